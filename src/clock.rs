@@ -16,7 +16,9 @@ use crate::fault_injection::{self, ClockShift};
 use crate::protocol::Tries;
 #[cfg(feature = "admin")]
 pub(crate) use crate::protocol::time::Stamp;
-pub(crate) use crate::protocol::time::{Backoff, End, Local, Now, StoreTime, Timestamp, Uptime};
+pub(crate) use crate::protocol::time::{
+    Backoff, Deadline, Local, Now, StoreTime, Timestamp, Uptime,
+};
 use crate::protocol::time::{Learned, millis};
 
 /// The furthest deadline that is used.
@@ -118,7 +120,7 @@ impl Clock {
     ///
     /// `None` for an impossible one, which counts as no deadline. One further ahead than a year is
     /// shortened to a year, because no timer is set for longer.
-    pub(crate) fn deadline(&self, received: SystemTime) -> Option<End> {
+    pub(crate) fn deadline(&self, received: SystemTime) -> Option<Deadline> {
         let now = self.now();
         let wall = Timestamp::from_system(received).min(now.wall.plus(MAX_AHEAD));
         if now.wall.since(wall) > MAX_PAST {
@@ -126,25 +128,25 @@ impl Clock {
             WARNING.call_once(|| warn_of_impossible_deadline(wall, now.wall));
             return None;
         }
-        Some(End { wall, ..now.plus(wall.since(now.wall)) })
+        Some(Deadline { wall, ..now.plus(wall.since(now.wall)) })
     }
 
     /// The deadline of something that ends at `at` of DynamoDB's clock.
-    pub(crate) fn end(&self, at: Timestamp) -> End {
+    pub(crate) fn end(&self, at: Timestamp) -> Deadline {
         self.now().plus(at.since(self.guess()))
     }
 
     /// The deadline of a duration that begins now.
-    pub(crate) fn lasting(&self, length: Duration) -> End {
+    pub(crate) fn lasting(&self, length: Duration) -> Deadline {
         self.moment().lasting(length)
     }
 
     /// The time until the deadline; zero as soon as one of the clocks has reached it.
-    pub(crate) fn left(&self, end: End) -> Duration {
+    pub(crate) fn left(&self, end: Deadline) -> Duration {
         end.left(self.now())
     }
 
-    pub(crate) fn is_over(&self, end: End) -> bool {
+    pub(crate) fn is_over(&self, end: Deadline) -> bool {
         self.left(end).is_zero()
     }
 
@@ -177,7 +179,7 @@ impl Clock {
     /// poll and by a timer. If it passes first, the future is dropped and the result is `None`.
     pub(crate) async fn until<F: Future>(
         &self,
-        end: impl Fn() -> Option<End>,
+        end: impl Fn() -> Option<Deadline>,
         future: F,
     ) -> Option<F::Output> {
         let left = || end().map_or(Duration::ZERO, |end| self.left(end));

@@ -3,7 +3,7 @@
 use lambda_runtime::Context;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::clock::{Clock, End};
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 
 /// Set by Lambda Managed Instances: how many invocations one environment gets at once.
@@ -14,7 +14,7 @@ const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
 pub(crate) const MAX_RESPONSE_BYTES: usize = 6_291_556;
 
 /// The end of the invocation, if its context has a possible one: `Context::default()` has none.
-pub(crate) fn deadline(clock: &Clock, context: &Context) -> Option<End> {
+pub(crate) fn deadline(clock: &Clock, context: &Context) -> Option<Deadline> {
     clock.deadline(context.deadline())
 }
 

@@ -2,12 +2,12 @@
 
 use http::Extensions;
 
-use crate::clock::{Clock, End};
+use crate::clock::{Clock, Deadline};
 
 /// The end of the invocation, from the `Context` that `lambda_http` puts into each request's
 /// extensions: always this invocation's, never one that was kept from an earlier one.
 #[cfg(feature = "lambda")]
-pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<End> {
+pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<Deadline> {
     crate::invocation::deadline(clock, extensions.get::<lambda_http::Context>()?)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn query(extensions: &Extensions) -> Vec<(&str, &str)> {
 
 /// Without Lambda there is none.
 #[cfg(not(feature = "lambda"))]
-pub(crate) fn deadline(_: &Clock, _: &Extensions) -> Option<End> {
+pub(crate) fn deadline(_: &Clock, _: &Extensions) -> Option<Deadline> {
     None
 }
 

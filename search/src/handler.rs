@@ -7,7 +7,7 @@ use crate::sabotage::is_broken;
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
 use dynamodb_idempotency_protocol::policy::{Failure, Lease};
-use dynamodb_idempotency_protocol::{Leaving, Renewal, Reply, Term};
+use dynamodb_idempotency_protocol::{FailureWrite, Renewal, Reply, Term};
 
 /// How many commits a handler begins, and how many steps there are in all.
 const MOST: usize = 2;
@@ -53,8 +53,8 @@ pub(crate) fn steps<'a>(
 /// Whether the driver drops the handler before it polls it.
 fn must_stop(state: &State, execution: &Execution, seat: usize) -> bool {
     let now = state.process(seat).clock.now(state.tick);
-    let is_over = execution.end.window().is_none_or(|window| now.is_over(window.end));
-    let is_lost = execution.end.is_lost();
+    let is_over = execution.finish.window().is_none_or(|window| now.is_over(window.end));
+    let is_lost = execution.finish.is_lost();
     execution.is_protected && (is_over || is_lost) && !is_broken("PollAfterTheLease")
 }
 
@@ -67,7 +67,7 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
     }
     let turn = || Turn::of(row, state.clone(), seat);
     let role = turn().role();
-    if execution.end.is_over() {
+    if execution.finish.is_over() {
         return put("succeed", turn().returns(true, true));
     }
     match role.work {
@@ -95,41 +95,41 @@ impl Turn<'_> {
     }
 
     /// What a failure leaves behind under this policy. Steps are never released.
-    fn leaving(&self, execution: &Execution) -> Leaving {
+    fn failure_write(&self, execution: &Execution) -> FailureWrite {
         let is_kept = execution.has_stepped || self.role().rules.failure.is_kept();
-        if is_kept { Leaving::Keep } else { Leaving::Release }
+        if is_kept { FailureWrite::Keep } else { FailureWrite::Release }
     }
 
     /// The handler has returned; or it has dropped its commit and returns.
     pub(crate) fn returns(mut self, is_success: bool, is_plain: bool) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         execution.is_cut_short |= !is_plain;
-        let leaving = self.leaving(&execution);
+        let failure = self.failure_write(&execution);
         if is_success && execution.commits.is_empty() {
             self.state.ledger.successes += 1;
             self.state.ledger.excused |= !execution.is_protected;
         }
-        self.closes(execution, is_success, leaving)
+        self.closes(execution, is_success, failure)
     }
 
     /// The handler has refused: it has done nothing.
     fn declines(mut self) -> Self {
         let Some(execution) = self.execution() else { return self };
-        let leaving = if execution.has_stepped { Leaving::Keep } else { Leaving::GiveBack };
-        self.closes(execution, false, leaving)
+        let failure = if execution.has_stepped { FailureWrite::Keep } else { FailureWrite::Undo };
+        self.closes(execution, false, failure)
     }
 
-    fn closes(mut self, mut execution: Execution, is_success: bool, leaving: Leaving) -> Self {
+    fn closes(mut self, mut execution: Execution, is_success: bool, failure: FailureWrite) -> Self {
         self.drop_main(&mut execution);
         let now = self.now();
-        let end = &mut execution.end;
-        let command = end.close(now, leaving).unwrap_or_else(|| {
+        let finish = &mut execution.finish;
+        let command = finish.close(now, failure).unwrap_or_else(|| {
             if !is_success {
-                return end.leave(now, leaving);
+                return finish.fail(now, failure);
             }
             execution.completes = true;
-            let until = end.tries_until(now);
-            end.complete(now, 0, until)
+            let until = finish.tries_until(now);
+            finish.complete(now, 0, until)
         });
         self.ends(execution, command, Asked::Finish, None)
     }
@@ -140,9 +140,9 @@ impl Turn<'_> {
         self.drop_main(&mut execution);
         self.give_up_renewal(&mut execution);
         execution.is_cut_short = true;
-        execution.end.stop();
+        execution.finish.stop();
         self.state.ledger.excused = true;
-        match execution.end.expire(self.now()) {
+        match execution.finish.expire(self.now()) {
             Some(command) => self.ends(execution, command, Asked::Finish, None),
             None => self.leaves_as_it_is(execution),
         }
@@ -160,15 +160,15 @@ impl Turn<'_> {
 
     fn commits(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
-        let (now, leaving) = (self.now(), self.leaving(&execution));
-        if execution.end.may_commit().is_err() {
+        let (now, failure) = (self.now(), self.failure_write(&execution));
+        if execution.finish.may_commit().is_err() {
             self.process.phase = Phase::Executing(execution);
             self
         } else {
-            let end = &mut execution.end;
-            let until = end.tries_until(now);
-            let command = end.commit(now, leaving, until);
-            let completed_at = end.completed_at();
+            let finish = &mut execution.finish;
+            let until = finish.tries_until(now);
+            let command = finish.commit(now, failure, until);
+            let completed_at = finish.completed_at();
             execution.commits.push(Committed { completed_at, is_refused: false });
             self.ends(execution, command, Asked::Commit, None)
         }
@@ -185,11 +185,11 @@ impl Turn<'_> {
     /// A renewal, where there is something to be won by it.
     fn renews(mut self) -> Option<Self> {
         let mut execution = self.execution()?;
-        let window = execution.end.window()?;
+        let window = execution.finish.window()?;
         if !matches!(self.role().rules.lease, Lease::Renewed(_)) {
             return None;
         }
-        let write = execution.end.renewal(self.now())?;
+        let write = execution.finish.renewal(self.now())?;
         let is_longer = write.record.state.lease_expires_at() > Some(window.lease_expires_at);
         if !is_longer {
             return None;
@@ -205,8 +205,8 @@ impl Turn<'_> {
             let now = self.now();
             let is_stamp = |term: &Term| matches!(term, Term::LeaseExpiresAt(_));
             let is_restamp = write.0.condition.terms().any(is_stamp);
-            let restamp = match execution.end.renewed(now, &write.0, reply) {
-                Renewal::Wrong(wrong) if !is_restamp => execution.end.restamp(now, wrong),
+            let restamp = match execution.finish.renewed(now, &write.0, reply) {
+                Renewal::Wrong(wrong) if !is_restamp => execution.finish.restamp(now, wrong),
                 _ => None,
             };
             execution.renewal =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::model::{SEATS, State, Step};
 use crate::process::{Acquiring, Does, Phase, Process, Slot, Task};
 use crate::rows::{Role, Row, Work};
-use dynamodb_idempotency_protocol::First;
+use dynamodb_idempotency_protocol::FirstRequest;
 
 /// How many rounds all calls together may take to end.
 const ROUNDS: u8 = 60;
@@ -29,8 +29,13 @@ pub(crate) fn fails(
     };
     state.tick += LEASE_TICKS;
     let last = SEATS - 1;
-    let role =
-        Role { first: First::Write, work: Work::Run, skew: 0, is_new: false, ..row.roles[0] };
+    let role = Role {
+        first: FirstRequest::Write,
+        work: Work::Run,
+        skew: 0,
+        is_new: false,
+        ..row.roles[0]
+    };
     row.roles[row.roles.len() - 1] = role;
     state.slots[last] = Arc::new(Slot::new(Process::new(&role)));
     match settle(state, &row, note) {

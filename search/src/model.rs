@@ -17,7 +17,9 @@ use crate::sabotage::is_broken;
 use crate::store::{Sender, Store, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
-use dynamodb_idempotency_protocol::{Cause, Condition, Form, Outcome, Resolution};
+use dynamodb_idempotency_protocol::{
+    Cause, Condition, Form, Outcome, ReadResult, Resolution, WriteResult,
+};
 
 /// The callers, and one that asks when all is over.
 pub(crate) const SEATS: usize = MAX_CALLERS + 1;
@@ -285,12 +287,10 @@ impl State {
             state.store.add_late(u8::try_from(seat).unwrap_or(u8::MAX), wire.clone());
             state
         };
-        let failed = |outcome, is_in_doubt| {
-            let date = told.filter(|_| outcome != Outcome::Unknown);
-            Answer { outcome, is_in_doubt, date }
-        };
-        let throttled = Outcome::NotApplied(Cause::Outage);
-        put("late", turn(late(self.faulty())).hear(place, failed(Outcome::Unknown, true)));
+        let failed = |outcome, is_in_doubt| Answer { outcome, is_in_doubt, date: told };
+        let (unknown, throttled) = failures(wire);
+        let lost = Answer { outcome: unknown, is_in_doubt: true, date: None };
+        put("late", turn(late(self.faulty())).hear(place, lost));
         put("throttle", turn(self.faulty()).hear(place, failed(throttled.clone(), false)));
         put("slow", turn(done.faulty()).answered(place, answer.clone()));
         if wire.is_read() {
@@ -298,7 +298,8 @@ impl State {
                 && self.store.before != self.store.record
             {
                 let role = row.roles[seat.min(MAX_CALLERS - 1)];
-                let stale = Outcome::Stale(self.store.before_seen_by(role.request));
+                let stale = ReadResult::Stale(self.store.before_seen_by(role.request));
+                let stale = Outcome::Read(stale);
                 put("stale", turn(self.faulty()).hear(place, failed(stale, false)));
             }
             return;
@@ -306,9 +307,11 @@ impl State {
         let twice = Answer { is_in_doubt: true, ..answer };
         put("twice", turn(late(done.faulty())).hear(place, twice));
         put("late-throttle", turn(late(self.faulty())).hear(place, failed(throttled, true)));
-        put("conflict", turn(self.faulty()).hear(place, failed(Outcome::Conflict, false)));
+        let conflict = Outcome::Write(WriteResult::Conflict(Cause::Outage));
+        put("conflict", turn(self.faulty()).hear(place, failed(conflict, false)));
         if may_refuse_items(wire) && self.store.takes(sender(row, seat), wire) {
-            put("items", turn(self.faulty()).hear(place, failed(Outcome::ItemsRefused, false)));
+            let rejected = Outcome::Write(WriteResult::ItemsRejected(()));
+            put("items", turn(self.faulty()).hear(place, failed(rejected, false)));
         }
     }
 
@@ -372,6 +375,16 @@ fn requires_holder(wire: &Wire, sender: &OwnerId) -> bool {
         Wire::Step(_) => !is_broken("StepUnfenced"),
         Wire::Write(write) => write.0.condition.requires_holder(sender),
     }
+}
+
+/// The outcomes of a request without a response, and of one that DynamoDB throttles.
+fn failures(wire: &Wire) -> (Outcome, Outcome) {
+    let outage = Cause::Outage;
+    if wire.is_read() {
+        let failed = Outcome::Read(ReadResult::Failed(outage));
+        return (failed.clone(), failed);
+    }
+    (Outcome::Write(WriteResult::Unknown(outage)), Outcome::Write(WriteResult::NotApplied(outage)))
 }
 
 fn may_refuse_items(wire: &Wire) -> bool {

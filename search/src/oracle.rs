@@ -9,7 +9,8 @@ use crate::rows::{MAX_CALLERS, Role, Row};
 use crate::store::{Stored, Wire};
 use dynamodb_idempotency_protocol::policy::{Completed, Lease};
 use dynamodb_idempotency_protocol::{
-    Ended, Form, Granted, Outcome, Reason, Reply, State as Stands, Told, Window,
+    CallResult, FinishResult, Form, Granted, Outcome, ReadResult, Reason, Reply, State as Stands,
+    Window, WriteResult,
 };
 
 /// What has happened to the key, since its record was there.
@@ -147,10 +148,10 @@ impl State {
     /// A handler is polled.
     pub(crate) fn polled(&mut self, seat: usize, execution: &Execution) {
         let clock = self.process(seat).clock;
-        if !execution.is_protected || execution.end.is_over() {
+        if !execution.is_protected || execution.finish.is_over() {
             return;
         }
-        let Some(window) = execution.end.window() else {
+        let Some(window) = execution.finish.window() else {
             return self.violate("polled without a lease");
         };
         let local = clock.local(self.tick);
@@ -169,14 +170,14 @@ impl State {
         row: &Row,
         seat: usize,
         acquiring: &Acquiring,
-        told: Told,
+        told: CallResult,
         reply: Option<&Reply>,
     ) -> Fate {
         let holds_nothing = reply.is_some_and(|reply| is_definite(&reply.outcome));
         match told {
-            Told::Replay => self.check_replay(row, acquiring, reply),
-            Told::Executed => self.check_stored(row, seat),
-            Told::Nothing(reason, _) => {
+            CallResult::Replay => self.check_replay(row, acquiring, reply),
+            CallResult::Executed => self.check_stored(row, seat),
+            CallResult::Nothing(reason, _) => {
                 self.check_reason(row, acquiring, reason);
                 if self.ledger.has_landed(seat) {
                     self.violate("told that nothing was written, and it had landed");
@@ -189,10 +190,12 @@ impl State {
                 let is_locked_out = is_last && matches!(reason, Reason::InProgress { .. });
                 return Fate { has_no_effect: true, holds_nothing, is_locked_out };
             }
-            Told::Unknown if acquiring.shown.unheard < MAX_UNHEARD && !row.executes_again() => {
+            CallResult::Unknown
+                if acquiring.shown.unheard < MAX_UNHEARD && !row.executes_again() =>
+            {
                 self.violate("told that nobody knows, and the store was not asked");
             }
-            Told::Reconciled | Told::Unknown => {}
+            CallResult::Reconciled | CallResult::Unknown => {}
         }
         Fate::default()
     }
@@ -222,7 +225,7 @@ impl State {
     /// What is replayed is what is stored.
     fn check_replay(&mut self, row: &Row, acquiring: &Acquiring, reply: Option<&Reply>) {
         let stale = reply.and_then(|reply| match &reply.outcome {
-            Outcome::Stale(record) => record.as_ref(),
+            Outcome::Read(ReadResult::Stale(record)) => record.as_ref(),
             _ => None,
         });
         let knowledge = acquiring.machine.granted().knowledge;
@@ -265,21 +268,23 @@ impl State {
         row: &Row,
         seat: usize,
         execution: &Execution,
-        ended: Ended,
+        ended: FinishResult,
         reply: Option<&Reply>,
     ) -> Fate {
         let has_landed = self.ledger.has_landed(seat);
         let has_failed = self.faults != row.faults;
         let is_unharmed = !has_failed && execution.is_protected && !execution.is_cut_short;
         match ended {
-            Ended::Stored => self.check_stored(row, seat),
-            Ended::Landed => {
+            FinishResult::Stored => self.check_stored(row, seat),
+            FinishResult::Committed => {
                 self.check_stored(row, seat);
                 if !has_landed {
                     self.violate("told of a commit that has not landed");
                 }
             }
-            Ended::Left | Ended::NothingWritten(_) | Ended::LeaseLost => {
+            FinishResult::FailureWritten
+            | FinishResult::NothingWritten(_)
+            | FinishResult::LeaseLost => {
                 let found = reply.and_then(|reply| shown(&reply.outcome));
                 // Where answers may be replaced, a late copy of one must not come over what was released.
                 let turns_away =
@@ -288,18 +293,20 @@ impl State {
                 if has_landed {
                     self.violate("told that nothing was written, and it had landed");
                 }
-                if ended == Ended::LeaseLost && is_free && turns_away {
+                if ended == FinishResult::LeaseLost && is_free && turns_away {
                     self.violate("turned away from a record in nobody's hands");
                 }
                 return Fate { has_no_effect: true, ..Fate::default() };
             }
-            Ended::Unknown | Ended::Unconfirmed => {
+            FinishResult::Unknown | FinishResult::Unconfirmed => {
                 self.ledger.excused = true;
                 if is_unharmed {
                     self.violate("told that nobody knows, and nothing has failed");
                 }
             }
-            Ended::Reopened(_) => self.violate("the handler has the word, and has returned"),
+            FinishResult::NotCommitted(_) => {
+                self.violate("the handler has the word, and has returned")
+            }
         }
         Fate::default()
     }
@@ -320,7 +327,7 @@ impl State {
         if !execution.runs() || row.roles().iter().any(is_renewed) {
             return;
         }
-        let Some(window) = execution.end.window() else { return };
+        let Some(window) = execution.finish.window() else { return };
         let moved = ends.since(window.lease_expires_at).max(window.lease_expires_at.since(ends));
         if moved.as_millis() > MAX_CLOSED_OFF {
             self.violate("a lease has changed under its handler");
@@ -336,7 +343,7 @@ impl State {
         let mut outlived = false;
         for slot in &self.slots {
             let Phase::Executing(execution) = &slot.process.phase else { continue };
-            let Some(window) = execution.end.window() else { continue };
+            let Some(window) = execution.finish.window() else { continue };
             outlived |= now > window.lease_expires_at;
             let is_live = execution.runs() && now <= window.lease_expires_at;
             live += u8::from(is_live && !slot.process.clock.is_blind);
@@ -356,14 +363,15 @@ impl State {
 pub(crate) const MAX_UNHEARD: u8 = 2;
 
 pub(crate) fn is_definite(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Applied | Outcome::Refused(_) | Outcome::Found(_))
+    matches!(
+        outcome,
+        Outcome::Read(ReadResult::Found(_))
+            | Outcome::Write(WriteResult::Applied | WriteResult::Rejected(_))
+    )
 }
 
 fn shown(outcome: &Outcome) -> Option<Stands> {
-    match outcome {
-        Outcome::Refused(Some(record)) | Outcome::Found(Some(record)) => Some(record.state),
-        _ => None,
-    }
+    outcome.record().map(|record| record.state)
 }
 
 fn is_same_completion(before: &Stored, after: &Stored) -> bool {

@@ -7,7 +7,7 @@ use crate::hash::hash;
 use crate::rows::Role;
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::{Local, Timestamp};
-use dynamodb_idempotency_protocol::{Acquire, End, Outcome, Rules};
+use dynamodb_idempotency_protocol::{Acquisition, Finish, Outcome, Rules};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
@@ -28,7 +28,7 @@ pub(crate) enum Phase {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Acquiring {
-    pub(crate) machine: Acquire,
+    pub(crate) machine: Acquisition,
     pub(crate) rules: Rules,
     pub(crate) task: Task,
     pub(crate) shown: Shown,
@@ -77,7 +77,7 @@ pub(crate) struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "what it has done, each by itself")]
 pub(crate) struct Execution {
-    pub(crate) end: End,
+    pub(crate) finish: Finish,
     pub(crate) does: Does,
     /// A renewal of the lease.
     pub(crate) renewal: Option<Request>,
@@ -194,7 +194,7 @@ impl Process {
 impl Execution {
     /// Whether its handler makes progress, as part of its operation.
     pub(crate) fn runs(&self) -> bool {
-        matches!(self.does, Does::Handle | Does::Step(_)) && !self.end.is_over()
+        matches!(self.does, Does::Handle | Does::Step(_)) && !self.finish.is_over()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use dynamodb_idempotency_protocol::Rules;
 use dynamodb_idempotency_protocol::policy::{
-    Completed, Failure, InProgress, Lease, Outage, Takeover,
+    Completed, Failure, FirstRequest, InProgress, Lease, Outage, Takeover,
 };
-use dynamodb_idempotency_protocol::{First, Rules};
 
 /// Over after a tick.
 const LEASE: Duration = Duration::from_millis(3_300);
@@ -47,7 +47,7 @@ pub(crate) enum Work {
 pub(crate) struct Role {
     pub(crate) work: Work,
     pub(crate) rules: Rules,
-    pub(crate) first: First,
+    pub(crate) first: FirstRequest,
     /// How long after its start its deadline is.
     pub(crate) deadline: Option<Duration>,
     /// Which request it makes.
@@ -95,7 +95,7 @@ impl Row {
 
     /// Whether somebody may be shown what was there before.
     pub(crate) fn reads_stale(&self) -> bool {
-        let stale = First::Read { is_consistent: false };
+        let stale = FirstRequest::Read;
         self.roles().iter().any(|role| role.first == stale)
     }
 
@@ -126,7 +126,7 @@ const BASE: Rules = Rules {
 const RUN: Role = Role {
     work: Work::Run,
     rules: BASE,
-    first: First::Write,
+    first: FirstRequest::Write,
     deadline: None,
     request: 0,
     skew: 0,
@@ -193,8 +193,8 @@ const SHORT: Rules = Rules { retention: Duration::from_secs(1), ..LONG };
 const HALF_USED: Rules = Rules { lease: Lease::Fixed(Duration::from_secs(15)), ..BASE };
 const INVOKED: Rules = Rules { lease: Lease::Invocation, ..BASE };
 const LONG: Rules = Rules { lease: Lease::Fixed(LONG_LEASE), ..BASE };
-const STALE: First = First::Read { is_consistent: false };
-const CONSISTENT: First = First::Read { is_consistent: true };
+const STALE: FirstRequest = FirstRequest::Read;
+const CONSISTENT: FirstRequest = FirstRequest::ConsistentRead;
 
 const TRANSACT_AGAIN: Role = Role { work: Work::Transact, ..with(AGAIN) };
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::sabotage::is_broken;
 use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::time::Timestamp;
-use dynamodb_idempotency_protocol::{Header, Outcome, State, Write};
+use dynamodb_idempotency_protocol::{Header, Outcome, ReadResult, State, Write, WriteResult};
 
 /// What is in the table. Whether it is of one's own request, everybody sees for himself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -152,9 +152,9 @@ const fn keeps_request(write: &Write) -> bool {
 /// The outcome of a request that was executed.
 pub(crate) fn outcome(wire: &Wire, is_taken: bool, found: Option<Header>) -> Outcome {
     match wire {
-        Wire::Read { is_consistent: true } => Outcome::Found(found),
-        Wire::Read { is_consistent: false } => Outcome::Stale(found),
-        Wire::Write(_) | Wire::Step(_) if is_taken => Outcome::Applied,
-        Wire::Write(_) | Wire::Step(_) => Outcome::Refused(found),
+        Wire::Read { is_consistent: true } => Outcome::Read(ReadResult::Found(found)),
+        Wire::Read { is_consistent: false } => Outcome::Read(ReadResult::Stale(found)),
+        Wire::Write(_) | Wire::Step(_) if is_taken => Outcome::Write(WriteResult::Applied),
+        Wire::Write(_) | Wire::Step(_) => Outcome::Write(WriteResult::Rejected(found)),
     }
 }

@@ -13,7 +13,8 @@ use crate::rows::{MAX_CALLERS, Role, Row, Work};
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::Now;
 use dynamodb_idempotency_protocol::{
-    Acquire, Command, End, Ended, Form, Goal, Machine, Reply, Resolution, Stop, Window,
+    Acquisition, Command, Finish, FinishResult, Form, Goal, Machine, Next, Outcome, ReadResult,
+    Reply, Resolution, Window, WriteResult,
 };
 
 pub(crate) struct Turn<'a> {
@@ -60,11 +61,11 @@ impl<'a> Turn<'a> {
             Work::LookUp => Goal::LookUp,
         };
         let first = match role.work {
-            Work::LookUp => dynamodb_idempotency_protocol::First::Read { is_consistent: true },
+            Work::LookUp => dynamodb_idempotency_protocol::policy::FirstRequest::ConsistentRead,
             _ => role.first,
         };
-        let mut machine = Acquire::new(owner(self.seat), goal, rules, now);
-        let command = machine.started(now, first);
+        let mut machine = Acquisition::new(owner(self.seat), goal, rules, now);
+        let command = machine.start(now, first);
         let acquiring = Acquiring { machine, rules, task: Task::Pause, shown: Shown::default() };
         self.acquires(acquiring, command, None)
     }
@@ -78,7 +79,7 @@ impl<'a> Turn<'a> {
             }
             Phase::Executing(mut execution) => {
                 let asked = execution.asked();
-                let command = execution.end.woke(now);
+                let command = execution.finish.woke(now);
                 self.ends(execution, command, asked, None)
             }
             phase => Self { process: Process { phase, ..self.process }, ..self },
@@ -93,13 +94,13 @@ impl<'a> Turn<'a> {
     pub(crate) fn instead(self, there_is: bool) -> Self {
         self.asks(|machine, now| {
             if !there_is {
-                return machine.no_instead(now);
+                return machine.no_answer(now);
             }
-            machine.instead(now)
+            machine.answer_without_items(now)
         })
     }
 
-    fn asks(mut self, answer: impl FnOnce(&mut Acquire, Now) -> Command<Stop>) -> Self {
+    fn asks(mut self, answer: impl FnOnce(&mut Acquisition, Now) -> Command<Next>) -> Self {
         let now = self.now();
         match std::mem::replace(&mut self.process.phase, Phase::Ready) {
             Phase::Acquiring(mut acquiring) => {
@@ -139,13 +140,13 @@ impl<'a> Turn<'a> {
             }
             Phase::Executing(mut execution) => {
                 if let Wire::Step(number) = wire {
-                    execution.end.heard(reply.time);
+                    execution.finish.heard(reply.time);
                     execution.stepped(number, &reply);
                     self.process.phase = Phase::Executing(execution);
                     return self;
                 }
                 let asked = execution.asked();
-                let command = execution.end.replied(now, &reply);
+                let command = execution.finish.replied(now, &reply);
                 self.ends(execution, command, asked, Some(&reply))
             }
             phase => Self { process: Process { phase, ..self.process }, ..self },
@@ -161,16 +162,16 @@ impl<'a> Turn<'a> {
     fn acquires(
         mut self,
         mut acquiring: Acquiring,
-        command: Command<Stop>,
+        command: Command<Next>,
         reply: Option<&Reply>,
     ) -> Self {
         let task = match self.task(command) {
             Ok(task) => task,
-            Err(Stop::Ask) => Task::AskHook,
-            Err(Stop::AskInstead) => Task::AskInstead,
-            Err(Stop::Run(window)) => return self.begins(&acquiring, Some(window)),
-            Err(Stop::RunUnprotected) => return self.begins(&acquiring, None),
-            Err(Stop::Tell(told)) => {
+            Err(Next::RunHook) => Task::AskHook,
+            Err(Next::AnswerForFailedCondition) => Task::AskInstead,
+            Err(Next::Run(window)) => return self.begins(&acquiring, Some(window)),
+            Err(Next::RunUnprotected) => return self.begins(&acquiring, None),
+            Err(Next::Done(told)) => {
                 let fate = self.state.told(self.row, self.seat, &acquiring, told, reply);
                 self.process = Process::finished(fate);
                 return self;
@@ -185,9 +186,9 @@ impl<'a> Turn<'a> {
         let granted = acquiring.machine.granted();
         self.state.begins(self.row, self.seat, acquiring, &granted, window, &self.process.clock);
         let steps = granted.knowledge.own().and_then(|own| own.steps).unwrap_or(0);
-        let end = End::new(granted, acquiring.rules, window, self.now());
+        let finish = Finish::new(granted, acquiring.rules, window, self.now());
         self.process.phase = Phase::Executing(Execution {
-            end,
+            finish,
             does: Does::Handle,
             renewal: None,
             is_protected: window.is_some(),
@@ -204,7 +205,7 @@ impl<'a> Turn<'a> {
     pub(crate) fn ends(
         mut self,
         mut execution: Execution,
-        command: Command<Ended>,
+        command: Command<FinishResult>,
         asked: Asked,
         reply: Option<&Reply>,
     ) -> Self {
@@ -212,7 +213,7 @@ impl<'a> Turn<'a> {
             Ok(task) => task,
             Err(ended) => {
                 if asked == Asked::Commit {
-                    if let (Ended::Reopened(_), Some(commit)) =
+                    if let (FinishResult::NotCommitted(_), Some(commit)) =
                         (ended, execution.commits.last_mut())
                     {
                         commit.is_refused = true;
@@ -261,7 +262,7 @@ impl<'a> Turn<'a> {
             Command::Read { is_consistent, limit } => (Wire::Read { is_consistent }, limit),
             Command::Send { write, limit } => (Wire::write(write, &self.process.clock), limit),
             Command::Pause { .. } => return Ok(Task::Pause),
-            Command::Stop(stop) => return Err(stop),
+            Command::Return(stop) => return Err(stop),
         };
         if limit.is_zero() {
             self.state.violate("a request has no time");
@@ -277,12 +278,15 @@ impl Execution {
     }
 
     fn stepped(&mut self, number: usize, reply: &Reply) {
-        use dynamodb_idempotency_protocol::Outcome;
-        match &reply.outcome {
-            Outcome::Applied => self.steps = number,
-            Outcome::Refused(Some(own)) if own.steps >= Some(number) => self.steps = number,
-            Outcome::Refused(_) => self.end.lose(),
-            _ => {}
+        if let Outcome::Write(result) = &reply.outcome {
+            match result {
+                WriteResult::Applied => self.steps = number,
+                WriteResult::Rejected(Some(own)) if own.steps >= Some(number) => {
+                    self.steps = number;
+                }
+                WriteResult::Rejected(_) => self.finish.lose(),
+                _ => {}
+            }
         }
         self.does = Does::Handle;
     }
@@ -290,7 +294,6 @@ impl Execution {
 
 impl Shown {
     fn note(&mut self, reply: &Reply, me: dynamodb_idempotency_protocol::OwnerId) {
-        use dynamodb_idempotency_protocol::Outcome;
         let judging = reply.time.map_or(store_time(0), |time| time.date);
         let is_at_work = |record: &dynamodb_idempotency_protocol::Header| {
             let ends = record.state.lease_expires_at();
@@ -300,15 +303,18 @@ impl Shown {
         let unheard = (self.unheard + 1).min(MAX_UNHEARD);
         self.unheard = if is_definite(&reply.outcome) { 0 } else { unheard };
         match &reply.outcome {
-            Outcome::Refused(Some(record)) | Outcome::Found(Some(record)) => {
+            Outcome::Write(WriteResult::Rejected(Some(record)))
+            | Outcome::Read(ReadResult::Found(Some(record))) => {
                 self.must_not_run = is_at_work(record);
                 self.another_at_work |= self.must_not_run;
             }
-            Outcome::Stale(Some(record)) => {
+            Outcome::Read(ReadResult::Stale(Some(record))) => {
                 self.stale = true;
                 self.must_not_run |= is_at_work(record);
             }
-            Outcome::Found(None) | Outcome::Applied => self.must_not_run = false,
+            Outcome::Read(ReadResult::Found(None)) | Outcome::Write(WriteResult::Applied) => {
+                self.must_not_run = false;
+            }
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Releases a key by hand.
 
 use super::{Admin, StoredRecord, StoredState};
-use crate::dynamodb::WriteOutcome;
+use crate::dynamodb::WriteResult;
 use crate::error::{Error, ErrorKind};
 use crate::record::Item;
 
@@ -114,16 +114,17 @@ impl Admin<'_> {
 
 /// Returns whether a write was applied. The inner error is the current item.
 pub(super) fn known(
-    outcome: WriteOutcome,
+    outcome: WriteResult,
     unknown: &str,
 ) -> Result<Result<(), Option<Item>>, Error> {
     match outcome {
-        WriteOutcome::Applied => Ok(Ok(())),
-        WriteOutcome::Refused(found) => Ok(Err(found)),
-        WriteOutcome::Conflict(error)
-        | WriteOutcome::Invalid(error)
-        | WriteOutcome::NotApplied(error) => Err(error),
-        WriteOutcome::Unknown(error) => {
+        WriteResult::Applied => Ok(Ok(())),
+        WriteResult::Rejected(found) => Ok(Err(found)),
+        WriteResult::Conflict(error)
+        | WriteResult::TokenUsed(error)
+        | WriteResult::Invalid(error)
+        | WriteResult::NotApplied(error) => Err(error),
+        WriteResult::Unknown(error) => {
             Err(Error::new(ErrorKind::OutcomeUnknown, unknown).with_source(error))
         }
     }

@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::{
 
 use super::expression::{Change, Expression};
 use super::inspect::Inspection;
-use super::{Reply, Table, WriteOutcome};
+use super::{Reply, Table, WriteResult};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
 use crate::key::RecordKey;
@@ -54,10 +54,10 @@ impl Table {
         key: &RecordKey,
         attempt: u32,
         seen: &Version,
-    ) -> Reply<WriteOutcome> {
+    ) -> Reply<WriteResult> {
         let now = match self.stamp(key).await {
             Ok(stamp) => stamp.at,
-            Err(error) => return Reply { outcome: WriteOutcome::NotApplied(error), time: None },
+            Err(error) => return Reply::new(WriteResult::NotApplied(error), None),
         };
         let expires_at = released_until(now, seen.lease_expires_at.unwrap_or(now));
         let condition = Condition::unchanged(seen);
@@ -94,7 +94,7 @@ impl Table {
             // One reader reads the whole partition.
             Keys::Composite { .. } if part.number > 0 => {
                 let nothing = ScanPage { items: Vec::new(), next: None, scanned: 0, consumed: 0.0 };
-                Reply { outcome: Inspection::Answered(nothing), time: None }
+                Reply::new(Inspection::Answered(nothing), None)
             }
             Keys::Composite { partition, value, sort } => {
                 self.query_partition([partition, value, sort], only, after).await
@@ -130,7 +130,7 @@ impl Table {
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
-        Reply { outcome, time: reply.time }
+        Reply::new(outcome, reply.time)
     }
 
     async fn query_partition(
@@ -163,7 +163,7 @@ impl Table {
         let outcome = reply.outcome.map(|read| {
             page(read.items, read.last_evaluated_key, read.scanned_count, read.consumed_capacity)
         });
-        Reply { outcome, time: reply.time }
+        Reply::new(outcome, reply.time)
     }
 
     /// The permission that [`scan`](Self::scan) needs.

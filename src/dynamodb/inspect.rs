@@ -149,7 +149,7 @@ impl Table {
             Some(Err(error)) => self.classify(error, &seen),
             None => Inspection::NoResponse(fault::timed_out(limit)),
         };
-        Reply { outcome, time: seen.time }
+        Reply::new(outcome, seen.time)
     }
 
     fn classify<O, E>(&self, error: SdkError<E>, seen: &Seen) -> Inspection<O>
@@ -188,7 +188,7 @@ async fn rejected_as_intended<O, E: Conditional>(
     request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
 ) -> Result<(), SdkError<E>> {
     match request.await {
-        Err(SdkError::ServiceError(context)) if context.err().is_refused() => Ok(()),
+        Err(SdkError::ServiceError(context)) if context.err().is_rejected() => Ok(()),
         answer => answer.map(drop),
     }
 }

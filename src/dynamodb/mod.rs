@@ -16,6 +16,7 @@ mod steps;
 mod sweep;
 mod transact;
 
+use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
-use crate::protocol::{Form, Write};
+use crate::protocol::{self, Form, Write};
 use crate::record::{self, Item};
 use crate::schema::TableSchema;
 use crate::signals::Stopwatch;
@@ -52,10 +53,9 @@ pub(crate) use self::admin::{Only, Part};
 pub(crate) use self::expression::condition_expression;
 pub(crate) use self::inspect::{Access, Inspection};
 pub(crate) use self::probe::{Snapshot, watchable};
-pub(crate) use self::reasons::{ItemsRefusal, Transacted};
+pub(crate) use self::reasons::ItemsRefusal;
 #[cfg(feature = "admin")]
 pub(crate) use self::sweep::Expired;
-pub(crate) use self::transact::Sent;
 
 /// A table and its client. Each call has a time limit. The result of a request without a response
 /// by then, or within `request_timeout`, is unknown.
@@ -73,30 +73,23 @@ pub(crate) struct Table {
     pub(crate) capacity: Option<ReturnConsumedCapacity>,
 }
 
-/// The result of a conditional write.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum WriteOutcome {
-    /// It was applied.
-    Applied,
-    /// Its condition failed. Contains the current record, if DynamoDB sent it.
-    Refused(Option<Item>),
-    /// Not applied, because of a conflict with another write or transaction.
-    Conflict(Error),
-    /// Never applied, because DynamoDB rejects these values.
-    Invalid(Error),
-    /// Not applied.
-    NotApplied(Error),
-    /// Unknown: this try or an earlier one had no response, or a server error.
-    Unknown(Error),
-}
+/// The result of a conditional write. `I` says why the caller's items do not allow a transaction.
+pub(crate) type WriteResult<I = Infallible> = protocol::WriteResult<Item, Error, I>;
 
 /// The result of a request, with DynamoDB's time.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Reply<T> {
     pub(crate) outcome: T,
+    /// Whether an earlier try of this request may have been executed, or may still be.
+    pub(crate) is_in_doubt: bool,
     pub(crate) time: Option<StoreTime>,
+}
+
+impl<T> Reply<T> {
+    pub(crate) const fn new(outcome: T, time: Option<StoreTime>) -> Self {
+        Self { outcome, is_in_doubt: false, time }
+    }
 }
 
 /// The consistency of a read.
@@ -116,7 +109,7 @@ impl Table {
         write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
-    ) -> Reply<WriteOutcome> {
+    ) -> Reply<WriteResult> {
         let condition = Expression::of(&self.schema, &write.condition);
         match write.form {
             Form::Put | Form::Transaction => {
@@ -173,7 +166,7 @@ impl Table {
         };
         let result = if outcome.is_ok() { "ok" } else { "error" };
         stopwatch.store(GetItemOutput::ACTION, result, units);
-        Reply { outcome, time }
+        Reply::new(outcome, time)
     }
 
     /// Builds the request before its future, which then borrows nothing of it.
@@ -182,7 +175,7 @@ impl Table {
         item: Item,
         condition: Expression<'_>,
         limit: Duration,
-    ) -> impl Future<Output = Reply<WriteOutcome>> {
+    ) -> impl Future<Output = Reply<WriteResult>> {
         let request = self.put_request(item, condition);
         self.write(Box::pin(request.send()), limit)
     }
@@ -193,7 +186,7 @@ impl Table {
         key: &RecordKey,
         change: Change<'_>,
         limit: Duration,
-    ) -> impl Future<Output = Reply<WriteOutcome>> {
+    ) -> impl Future<Output = Reply<WriteResult>> {
         let request = self.update_request(key, change);
         self.write(Box::pin(request.send()), limit)
     }
@@ -256,28 +249,28 @@ impl Table {
         &self,
         request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
         limit: Duration,
-    ) -> Reply<WriteOutcome> {
+    ) -> Reply<WriteResult> {
         let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
         let (answer, seen) = self.send(request, limit).await;
         let units = consumed(answer.as_ref());
         let outcome = match answer {
-            None => WriteOutcome::Unknown(fault::timed_out(limit)),
-            Some(Ok(_)) => WriteOutcome::Applied,
-            Some(Err(SdkError::ServiceError(context))) if context.err().is_refused() => {
-                WriteOutcome::Refused(context.into_err().into_item())
+            None => WriteResult::Unknown(fault::timed_out(limit)),
+            Some(Ok(_)) => WriteResult::Applied,
+            Some(Err(SdkError::ServiceError(context))) if context.err().is_rejected() => {
+                WriteResult::Rejected(context.into_err().into_item())
             }
             Some(Err(error)) => match self.fault(error, &seen) {
                 // An earlier try of the SDK may have been executed.
-                Fault::Unknown(error) => WriteOutcome::Unknown(error),
-                fault if seen.in_doubt => WriteOutcome::Unknown(fault.into_error()),
-                Fault::Conflict(error) => WriteOutcome::Conflict(error),
-                Fault::Invalid(error) => WriteOutcome::Invalid(error),
-                Fault::Refused(error) => WriteOutcome::NotApplied(error),
+                Fault::Unknown(error) => WriteResult::Unknown(error),
+                fault if seen.in_doubt => WriteResult::Unknown(fault.into_error()),
+                Fault::Conflict(error) => WriteResult::Conflict(error),
+                Fault::Invalid(error) => WriteResult::Invalid(error),
+                Fault::Refused(error) => WriteResult::NotApplied(error),
             },
         };
-        stopwatch.store(O::ACTION, outcome.name(), units);
-        Reply { outcome, time: seen.time }
+        stopwatch.store(O::ACTION, result_name(&outcome), units);
+        Reply::new(outcome, seen.time)
     }
 
     fn fault<E>(&self, error: SdkError<E>, seen: &Seen) -> Fault
@@ -291,15 +284,16 @@ impl Table {
     }
 }
 
-impl WriteOutcome {
-    /// The result for signals.
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Applied => "ok",
-            Self::Refused(_) => "refused",
-            Self::Conflict(_) | Self::Invalid(_) | Self::NotApplied(_) => "error",
-            Self::Unknown(_) => "unknown",
-        }
+/// The result of a write for signals.
+const fn result_name<I>(result: &WriteResult<I>) -> &'static str {
+    match result {
+        WriteResult::Applied => "ok",
+        WriteResult::Rejected(_) | WriteResult::ItemsRejected(_) => "refused",
+        WriteResult::Conflict(_)
+        | WriteResult::TokenUsed(_)
+        | WriteResult::Invalid(_)
+        | WriteResult::NotApplied(_) => "error",
+        WriteResult::Unknown(_) => "unknown",
     }
 }
 
@@ -336,7 +330,7 @@ fn consumed<O: Metered, E>(answer: Option<&Result<O, E>>) -> Option<f64> {
 /// The error type of a write, which may be a failed condition.
 trait Conditional: StdError + ProvideErrorMetadata + Send + Sync + 'static {
     /// Returns whether the condition failed.
-    fn is_refused(&self) -> bool;
+    fn is_rejected(&self) -> bool;
     /// Returns the record for which it failed, if DynamoDB sent it.
     fn into_item(self) -> Option<Item>;
 }
@@ -344,7 +338,7 @@ trait Conditional: StdError + ProvideErrorMetadata + Send + Sync + 'static {
 macro_rules! conditional {
     ($($error:ident),*) => {$(
         impl Conditional for $error {
-            fn is_refused(&self) -> bool {
+            fn is_rejected(&self) -> bool {
                 self.is_conditional_check_failed_exception()
             }
 

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::expression::Expression;
-use super::{Consistency, Reply, Table, WriteOutcome};
+use super::{Consistency, Reply, Table, WriteResult};
 use crate::error::Error;
 use crate::key::RecordKey;
 use crate::protocol::{Condition, Term};
@@ -22,7 +22,7 @@ impl Table {
         expires_at: i64,
         bytes: Vec<u8>,
         limit: Duration,
-    ) -> Reply<WriteOutcome> {
+    ) -> Reply<WriteResult> {
         let condition = Condition::absent().or(&[Term::ExpiresBefore(expires_at)]);
         let condition = Expression::of(&self.schema, &condition);
         let bytes = AttributeValue::B(Blob::new(bytes));

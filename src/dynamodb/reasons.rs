@@ -1,42 +1,12 @@
 //! The result of a transaction, and why DynamoDB canceled it. The first reason is the record's, and
 //! is evaluated first.
 
+use std::convert::Infallible;
+
 use aws_sdk_dynamodb::types::CancellationReason;
 
+use super::WriteResult;
 use crate::error::{ConditionFailed, Error, ErrorKind, Failed, InvalidTransaction};
-use crate::record::Item;
-
-/// The result of a transaction.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum Transacted {
-    /// All of it was applied.
-    Applied,
-    /// The condition of the record failed; contains the record, if it exists. Nothing was written.
-    Refused(Option<Item>),
-    /// The caller's items do not allow the transaction. Nothing was written.
-    ItemsRefused(ItemsRefusal),
-    /// Another transaction conflicted, or DynamoDB throttled. The same request may succeed later.
-    Conflict(Error),
-    /// The token was used with other contents, so this transaction was not executed.
-    TokenUsed(Error),
-    /// The transaction was not executed.
-    NotApplied(Error),
-    /// The outcome is unknown.
-    Unknown(Error),
-}
-
-impl Transacted {
-    /// The result for signals.
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Applied => "ok",
-            Self::Refused(_) | Self::ItemsRefused(_) | Self::Conflict(_) => "refused",
-            Self::TokenUsed(_) | Self::NotApplied(_) => "error",
-            Self::Unknown(_) => "unknown",
-        }
-    }
-}
 
 /// Why the caller's items do not allow a transaction.
 #[derive(Debug)]
@@ -45,27 +15,33 @@ pub(crate) enum ItemsRefusal {
     Invalid(InvalidTransaction),
 }
 
+impl From<Infallible> for ItemsRefusal {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
 const CONDITION: &str = "ConditionalCheckFailed";
 
-pub(super) fn judge(reasons: Vec<CancellationReason>) -> Transacted {
+pub(super) fn judge(reasons: Vec<CancellationReason>) -> WriteResult<ItemsRefusal> {
     let codes: Vec<String> = reasons.iter().map(|reason| code(reason).to_owned()).collect();
     let mut reasons = reasons.into_iter();
     let (own, theirs) = (reasons.next(), reasons.enumerate());
     let retry = || {
         let message = format!("DynamoDB canceled the transaction: {}", codes.join(", "));
-        Transacted::Conflict(Error::new(ErrorKind::Unavailable, message))
+        WriteResult::Conflict(Error::new(ErrorKind::Unavailable, message))
     };
     match own {
         Some(own) if code(&own) == CONDITION => {
-            return Transacted::Refused(own.item);
+            return WriteResult::Rejected(own.item);
         }
-        Some(own) if is_invalid(&own) => return Transacted::ItemsRefused(invalid(None, own)),
+        Some(own) if is_invalid(&own) => return WriteResult::ItemsRejected(invalid(None, own)),
         // The record's condition was not evaluated, so the other reasons prove nothing.
         Some(own) if code(&own) != NONE => return retry(),
         None => return retry(),
         Some(_) => {}
     }
-    refused(theirs).map_or_else(retry, Transacted::ItemsRefused)
+    refused(theirs).map_or_else(retry, WriteResult::ItemsRejected)
 }
 
 /// Returns why the caller's items were rejected, if they were.
@@ -108,17 +84,17 @@ mod tests {
     fn judged(codes: &[&str]) -> String {
         let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
         match judge(reasons.collect()) {
-            Transacted::Refused(_) => "record".to_owned(),
-            Transacted::ItemsRefused(ItemsRefusal::ConditionFailed(failed)) => {
+            WriteResult::Rejected(_) => "record".to_owned(),
+            WriteResult::ItemsRejected(ItemsRefusal::ConditionFailed(failed)) => {
                 format!("condition {:?}", failed.all().map(|(index, _)| index).collect::<Vec<_>>())
             }
-            Transacted::ItemsRefused(ItemsRefusal::Invalid(InvalidTransaction::Refused {
+            WriteResult::ItemsRejected(ItemsRefusal::Invalid(InvalidTransaction::Refused {
                 index,
                 ..
             })) => {
                 format!("invalid {index:?}")
             }
-            Transacted::Conflict(_) => "retry".to_owned(),
+            WriteResult::Conflict(_) => "retry".to_owned(),
             other => panic!("{other:?}"),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::expression::{Change, Expression};
-use super::{Reply, Table, WriteOutcome};
+use super::{Reply, Table, WriteResult};
 use crate::protocol::{Condition, Term};
 use crate::record::Claim;
 use crate::schema::Attribute;
@@ -19,7 +19,7 @@ impl Table {
         name: &str,
         value: AttributeValue,
         limit: Duration,
-    ) -> Reply<WriteOutcome> {
+    ) -> Reply<WriteResult> {
         let condition = Condition::held_by(claim.owner).and(Term::NoSteps);
         let mut change = Change::on(Expression::of(&self.schema, &condition));
         let steps = HashMap::from([(name.to_owned(), value)]);
@@ -35,7 +35,7 @@ impl Table {
         name: &str,
         value: AttributeValue,
         limit: Duration,
-    ) -> Reply<WriteOutcome> {
+    ) -> Reply<WriteResult> {
         let condition = Condition::held_by(claim.owner);
         let mut change = Change::on(Expression::of(&self.schema, &condition));
         change.set_member(Attribute::Steps, name, value);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 
 use super::expression::Expression;
-use super::{Reply, Table, WriteOutcome};
+use super::{Reply, Table, WriteResult};
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::key::RecordKey;
@@ -56,7 +56,7 @@ impl Table {
     }
 
     /// Deletes an item that has not changed since it was read.
-    pub(crate) async fn delete_expired(&self, seen: &Expired) -> Reply<WriteOutcome> {
+    pub(crate) async fn delete_expired(&self, seen: &Expired) -> Reply<WriteResult> {
         let expires_at = Term::ExpiresAt(seen.expires_at);
         let condition = match &seen.version {
             Some(version) => Condition::unchanged(version).and(expires_at),

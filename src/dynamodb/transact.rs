@@ -14,9 +14,8 @@ use aws_sdk_dynamodb::types::{
 use super::expression::Expression;
 use super::fault::{self, Fault};
 use super::probe::Seen;
-use super::reasons::{ItemsRefusal, Transacted, judge};
-use super::{Metered, Table, consumed};
-use crate::clock::StoreTime;
+use super::reasons::{ItemsRefusal, judge};
+use super::{Metered, Reply, Table, WriteResult, consumed, result_name};
 use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::fingerprint::StoredFingerprint;
 use crate::key::RecordKey;
@@ -33,15 +32,8 @@ impl Metered for TransactWriteItemsOutput {
     }
 }
 
-/// The response to a transaction.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Sent {
-    pub(crate) outcome: Transacted,
-    /// Whether a try of this call may have been executed, or may still be.
-    pub(crate) in_doubt: bool,
-    pub(crate) time: Option<StoreTime>,
-}
+/// The reply to a transaction.
+pub(crate) type TransactionReply = Reply<WriteResult<ItemsRefusal>>;
 
 impl Table {
     /// Writes the record on its condition together with `items`, or nothing.
@@ -52,14 +44,13 @@ impl Table {
         response: Option<AttributeValue>,
         (items, token): (&[TransactWriteItem], &str),
         limit: Duration,
-    ) -> Sent {
+    ) -> TransactionReply {
         let record = record::item(&self.schema, of, &write.record, response);
         let record = match self.conditional(record, Expression::of(&self.schema, &write.condition))
         {
             Ok(record) => Some(record),
             Err(error) => {
-                let outcome = Transacted::NotApplied(error);
-                return Sent { outcome, in_doubt: false, time: None };
+                return Reply::new(WriteResult::NotApplied(error), None);
             }
         };
         self.transact_items(record, (items, token), limit).await
@@ -71,7 +62,7 @@ impl Table {
         record: Option<TransactWriteItem>,
         (items, token): (&[TransactWriteItem], &str),
         limit: Duration,
-    ) -> Sent {
+    ) -> TransactionReply {
         let has_record = record.is_some();
         let all: Vec<_> = record.into_iter().chain(items.iter().cloned()).collect();
         let request = self
@@ -86,12 +77,16 @@ impl Table {
         let (answer, seen) = self.send(Box::pin(request), limit).await;
         let units = consumed(answer.as_ref());
         let (outcome, is_open) = match answer {
-            None => (Transacted::Unknown(fault::timed_out(limit)), true),
-            Some(Ok(_)) => (Transacted::Applied, false),
+            None => (WriteResult::Unknown(fault::timed_out(limit)), true),
+            Some(Ok(_)) => (WriteResult::Applied, false),
             Some(Err(error)) => self.sort(error, &seen, items, has_record),
         };
-        stopwatch.store(TransactWriteItemsOutput::ACTION, outcome.name(), units);
-        Sent { outcome, in_doubt: is_open || seen.in_doubt, time: seen.time }
+        let name = match &outcome {
+            WriteResult::Conflict(_) => "refused",
+            outcome => result_name(outcome),
+        };
+        stopwatch.store(TransactWriteItemsOutput::ACTION, name, units);
+        Reply { outcome, is_in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
     fn conditional(
@@ -141,7 +136,7 @@ impl Table {
         seen: &Seen,
         items: &[TransactWriteItem],
         has_record: bool,
-    ) -> (Transacted, bool) {
+    ) -> (WriteResult<ItemsRefusal>, bool) {
         let (code, said, is_refused) = match &error {
             SdkError::ServiceError(context) => (
                 context.err().code().unwrap_or_default().to_owned(),
@@ -155,7 +150,7 @@ impl Table {
         };
         let configuration = |message: String, source: SdkError<TransactWriteItemsError>| {
             let error = Error::new(ErrorKind::Configuration, message).with_source(source);
-            (Transacted::NotApplied(error), false)
+            (WriteResult::NotApplied(error), false)
         };
         match code.as_str() {
             "TransactionCanceledException" if is_refused => {
@@ -174,22 +169,22 @@ impl Table {
             }
             "IdempotentParameterMismatchException" => {
                 let error = unavailable("the transaction's token was used for other items", error);
-                (Transacted::TokenUsed(error), true)
+                (WriteResult::TokenUsed(error), true)
             }
             "TransactionInProgressException" => {
                 let message = "an earlier try of the transaction is still in flight";
-                (Transacted::NotApplied(unavailable(message, error)), true)
+                (WriteResult::NotApplied(unavailable(message, error)), true)
             }
             "ValidationException" if is_refused => {
                 let invalid = InvalidTransaction::Refused { index: None, message: said };
-                (Transacted::ItemsRefused(ItemsRefusal::Invalid(invalid)), false)
+                (WriteResult::ItemsRejected(ItemsRefusal::Invalid(invalid)), false)
             }
             "ResourceNotFoundException" => configuration(self.table_missing(items), error),
             "AccessDeniedException" => configuration(denied(&said), error),
             _ => match self.fault(error, seen) {
-                Fault::Unknown(error) => (Transacted::Unknown(error), true),
+                Fault::Unknown(error) => (WriteResult::Unknown(error), true),
                 Fault::Invalid(error) | Fault::Conflict(error) | Fault::Refused(error) => {
-                    (Transacted::NotApplied(error), false)
+                    (WriteResult::NotApplied(error), false)
                 }
             },
         }

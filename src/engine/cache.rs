@@ -10,12 +10,12 @@ use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::answer::Answer;
-use crate::clock::{Clock, End};
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::fingerprint::Fingerprint;
 
-/// What an entry takes beside its key and its answer, about.
+/// An estimate of the size of an entry without its key and its answer.
 const ENTRY_BYTES: usize = 256;
 /// What an answer takes, about: by it the room is planned for keys that were here lately.
 const USUAL_BYTES: usize = 2048;
@@ -38,7 +38,7 @@ pub(crate) struct Asked(u64);
 #[derive(Clone)]
 pub(crate) struct Entry {
     fingerprint: Fingerprint,
-    until: End,
+    until: Deadline,
     answer: Answer,
 }
 
@@ -87,7 +87,7 @@ impl Cache {
         self.kept.remove(pk);
     }
 
-    /// Whether an answer of so many bytes is kept; of one that is not, nobody needs to make a copy.
+    /// Whether an answer of this size is kept. If not, no copy has to be made.
     pub(crate) fn has_room(&self, pk: &str, bytes: usize) -> bool {
         entry_bytes(pk, bytes) <= self.max_bytes / 4
     }
@@ -121,7 +121,7 @@ impl Cache {
 }
 
 impl Entry {
-    pub(crate) fn new(fingerprint: &Fingerprint, until: End, answer: Answer) -> Self {
+    pub(crate) fn new(fingerprint: &Fingerprint, until: Deadline, answer: Answer) -> Self {
         Self { fingerprint: *fingerprint, until, answer }
     }
 }

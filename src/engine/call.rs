@@ -1,7 +1,7 @@
 //! One call of an operation: what it asks for, and the time that it has.
 
 use crate::answer::{Answer, AnswerRules};
-use crate::clock::{Clock, End};
+use crate::clock::{Clock, Deadline};
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -21,7 +21,7 @@ pub(crate) struct CallContext {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) policy: Policy,
     /// When the caller's time is over.
-    pub(crate) deadline: Option<End>,
+    pub(crate) deadline: Option<Deadline>,
     pub(crate) answers: AnswerRules,
     pub(crate) signals: Signals,
 }
@@ -34,7 +34,7 @@ impl CallContext {
         scope: &Scope,
         identity: Result<(RecordKey, Fingerprint), E>,
         policy: Policy,
-        deadline: Option<End>,
+        deadline: Option<Deadline>,
         answers: AnswerRules,
     ) -> Result<Self, E> {
         if !core.is_disabled {
@@ -55,20 +55,20 @@ impl CallContext {
         core: &Core,
         key: RecordKey,
         policy: Policy,
-        deadline: Option<End>,
+        deadline: Option<Deadline>,
         answers: AnswerRules,
     ) -> Self {
         let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::EMPTY);
         Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
     }
 
-    /// Tells that the call has ended without having run anything.
+    /// Signals the ending of a call that has run nothing.
     pub(crate) fn ended(&self, ending: Ending) {
         self.signals.ended(self.key.operation(), ending, None);
     }
 
-    /// By when a round trip must be over, so that the answer gets out before the deadline.
-    pub(crate) fn answer_by(&self) -> Option<End> {
+    /// When the last round trip has to end, so that the answer is returned before the deadline.
+    pub(crate) fn answer_by(&self) -> Option<Deadline> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
@@ -87,7 +87,7 @@ impl CallContext {
         })
     }
 
-    /// What it goes by.
+    /// The rules that this call follows.
     pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
         let times = (core.clock_tolerance, core.table.request_timeout);
         self.policy.rules(self.deadline, reconciles, times)

@@ -7,13 +7,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use crate::answer::{Answer, Stored, reason};
-use crate::clock::End;
+use crate::clock::Deadline;
 use crate::engine::call::CallContext;
-use crate::engine::driver::{Contents, Wire};
+use crate::engine::driver::{Session, WriteBody};
 use crate::engine::execution::{Execution, Inner};
 use crate::engine::placement::{PartsPlan, Place};
 use crate::error::Error;
-use crate::protocol::{Ended, Leaving, State, Write};
+use crate::protocol::{FailureWrite, FinishResult, State, Write};
 use crate::record::{self, Record};
 use crate::signals::Ending;
 
@@ -33,34 +33,34 @@ pub(crate) enum Completion {
     Unconfirmed(Error),
 }
 
-/// An answer on its way into the record.
-struct Completing<'a> {
+/// The body of a completion: the answer.
+struct AnswerBody<'a> {
     execution: &'a Execution,
     response: Stored,
-    is_lesser: bool,
+    is_replaced: bool,
 }
 
-impl Contents for Completing<'_> {
+impl WriteBody for AnswerBody<'_> {
     async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
         Ok(Some(self.response.attribute()))
     }
 
     /// The store took the pending record, so it is the answer that it does not take.
-    fn lessen(&mut self, error: &Error) -> bool {
-        if self.is_lesser {
+    fn replace_unstorable(&mut self, error: &Error) -> bool {
+        if self.is_replaced {
             return false;
         }
         self.execution.report_unstorable(&error.to_string());
         self.response = Stored::unavailable(reason::REJECTED);
-        self.is_lesser = true;
+        self.is_replaced = true;
         true
     }
 }
 
-/// A failure on its way into the record.
-struct Leave(Option<Stored>);
+/// The body of a failure's write: the failure, if it is kept.
+struct FailureBody(Option<Stored>);
 
-impl Contents for Leave {
+impl WriteBody for FailureBody {
     async fn response(
         &mut self,
         write: &Write,
@@ -84,59 +84,59 @@ impl Execution {
     async fn store_answer(&self, answer: Answer) -> Completion {
         let Inner { core, call, .. } = &*self.inner;
         let now = core.table.clock.moment();
-        let until = self.end().tries_until(now);
+        let until = self.finish().tries_until(now);
         let answer = call.answers.stored(answer);
         let is_kept = core.remembers(&call.key, &call.policy, answer.bytes());
         let kept = is_kept.then(|| answer.detached());
         let (response, in_parts) = self.place(answer, until).await;
         let (expires_at, command) = {
-            let (mut end, now) = (self.end(), core.table.clock.moment());
-            let expires_at = in_parts.unwrap_or_else(|| end.about(now).1);
+            let (mut end, now) = (self.finish(), core.table.clock.moment());
+            let expires_at = in_parts.unwrap_or_else(|| end.estimate(now).1);
             (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
         };
-        let mut completing = Completing { execution: self, response, is_lesser: false };
-        let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command, &mut completing).await;
+        let mut body = AnswerBody { execution: self, response, is_replaced: false };
+        let mut session = self.session();
+        let ended = session.drive(&mut &self.inner.finish, command, &mut body).await;
         match ended {
-            Ended::Stored => {
-                // Only what repeats will get: not where the record has a reason in its place.
-                let kept = kept.filter(|_| !completing.response.is_unavailable());
+            FinishResult::Stored => {
+                // Only an answer that repeats get: not if the record has a reason instead.
+                let kept = kept.filter(|_| !body.response.is_unavailable());
                 let request = (&call.key, &call.fingerprint);
                 let is_remembered = kept.is_some_and(|answer| {
-                    core.remember(wire.asked, request, &call.policy, expires_at, answer)
+                    core.remember(session.asked, request, &call.policy, expires_at, answer)
                 });
                 if !is_remembered {
                     core.forget(&call.key);
                 }
                 self.stored()
             }
-            Ended::Landed => {
+            FinishResult::Committed => {
                 self.succeeded();
-                Completion::Landed(self.own(&mut wire).await)
+                Completion::Landed(self.own(&mut session).await)
             }
-            Ended::LeaseLost if self.is_protected() => {
+            FinishResult::LeaseLost if self.is_protected() => {
                 self.ended_as(Ending::LeaseLost);
-                Completion::LeaseLost(self.others(&mut wire).await)
+                Completion::LeaseLost(self.others(&mut session).await)
             }
-            Ended::LeaseLost => {
+            FinishResult::LeaseLost => {
                 self.ended_as(Ending::FailOpen);
                 Completion::Unprotected
             }
-            Ended::Left
-            | Ended::NothingWritten(_)
-            | Ended::Reopened(_)
-            | Ended::Unknown
-            | Ended::Unconfirmed => self.unconfirmed(wire.take_error()),
+            FinishResult::FailureWritten
+            | FinishResult::NothingWritten(_)
+            | FinishResult::NotCommitted(_)
+            | FinishResult::Unknown
+            | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()),
         }
     }
 
     /// Places the answer. Returns until when its parts are kept, if it has any. An answer that cannot
     /// be stored leaves the reason.
-    async fn place(&self, answer: Answer, until: End) -> (Stored, Option<i64>) {
+    async fn place(&self, answer: Answer, until: Deadline) -> (Stored, Option<i64>) {
         let Inner { core, claim, .. } = &*self.inner;
         // While DynamoDB's time is not known, no part can be written.
         let stamp = core.table.clock.moment().stamp();
-        let in_parts = stamp.map(|stamp| self.end().parts_expire_at(stamp));
+        let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
         let (owner, time) = (claim.owner, self.time_for_parts(until));
         let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
         match core.place_answer(answer, Place { parts, ..self.place_in_record() }).await {
@@ -152,14 +152,14 @@ impl Execution {
     /// The place of an answer that must lie in the record.
     pub(crate) fn place_in_record(&self) -> Place<'_> {
         let Inner { core, call, claim, .. } = &*self.inner;
-        let (completed_at, expires_at) = self.end().about(core.table.clock.moment());
+        let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
         let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
         Place { key: &call.key, policy: &call.policy, rest, parts: None }
     }
 
     /// Half of the time that is left; of a lease that is not renewed, half of what is left of it. The
     /// other half is for the record: it must become completed even if its answer cannot be stored.
-    fn time_for_parts(&self, until: End) -> Duration {
+    fn time_for_parts(&self, until: Deadline) -> Duration {
         let Inner { core, call, .. } = &*self.inner;
         let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
         let time = core.time_until(Some(until));
@@ -195,13 +195,13 @@ impl Execution {
     }
 
     /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
-    pub(crate) async fn own(&self, wire: &mut Wire<'_>) -> Answer {
+    pub(crate) async fn own(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
-        let record = wire.last.take().filter(|record| record.owner == self.inner.claim.owner);
+        let record = session.last.take().filter(|record| record.owner == self.inner.claim.owner);
         match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
-            None => unread(wire.take_error()),
+            None => unread(session.take_error()),
         }
     }
 
@@ -210,84 +210,92 @@ impl Execution {
         core.open(stored, &call.key, &call.policy, call.answer_by()).await
     }
 
-    /// The answer of the owner that we lost to, if it has completed the same request.
-    pub(crate) async fn others(&self, wire: &mut Wire<'_>) -> Option<Answer> {
+    /// The answer stored by the owner that took over, if it completed the same request.
+    pub(crate) async fn others(&self, session: &mut Session<'_>) -> Option<Answer> {
         tracing::error!(
             operation = self.operation(),
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
         let Inner { core, call: CallContext { fingerprint, .. }, .. } = &*self.inner;
-        let record = wire.last.take()?;
+        let record = session.last.take()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
-        // A late copy of a completion can bring back what TTL has deleted.
+        // A delayed completion can restore a record that TTL has deleted.
         let is_answer = record.state == State::Completed
             && !record.header(fingerprint).is_past_retention(now)
             && fingerprint.matches(&record.fingerprint);
-        // Whoever cannot read it now can ask again.
+        // A caller that cannot read it now can retry.
         let Record { answer, .. } = record;
         self.open(answer.filter(|_| is_answer)?).await.ok()
     }
 
-    /// Leaves behind what the policy wants of a failure. Whatever becomes of it, the handler's own
-    /// error is the caller's answer.
+    /// Ends a failed execution as the policy says. Whether the write is applied or not, the caller gets the
+    /// handler's own error.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
         if !self.policy().failure.is_kept() {
-            return self.leave(self.released(), None).await;
+            return self.end_without_answer(self.released(), None).await;
         }
         let Inner { core, call, steps, .. } = &*self.inner;
         let failure = failure.and_then(|failure| {
             let failure = call.answers.stored(failure);
             core.place_failure(failure, steps.bytes(), &call.key, &call.policy)
         });
-        self.leave(Leaving::Keep, failure).await;
+        self.end_without_answer(FailureWrite::Keep, failure).await;
     }
 
-    /// Leaves the record as this execution has found it, which has executed nothing: what there was before
-    /// it stays counted, and it does not count. Steps of its own are something: with them it has failed.
-    pub(crate) async fn give_back(&self) {
+    /// Restores the previous record, because nothing was executed. An execution that has stored a step has
+    /// executed something: its record is kept as FAILED.
+    pub(crate) async fn undo(&self) {
         if self.inner.steps.were_sent() {
-            self.leave(Leaving::Keep, None).await;
+            self.end_without_answer(FailureWrite::Keep, None).await;
         } else {
-            self.leave(Leaving::GiveBack, self.inner.failure.clone()).await;
+            self.end_without_answer(FailureWrite::Undo, self.inner.failure.clone()).await;
         }
     }
 
-    /// What is left of a commit that is given up, as after a failure.
-    pub(crate) fn given_up(&self) -> Leaving {
-        if self.policy().failure.is_kept() { Leaving::Keep } else { self.released() }
+    /// The write that resolves a commit in doubt, as after a failure.
+    pub(crate) fn given_up(&self) -> FailureWrite {
+        if self.policy().failure.is_kept() { FailureWrite::Keep } else { self.released() }
     }
 
-    /// What is left of a release: the record as a failed one if its steps must stay, and the next attempt
-    /// goes on with it.
-    fn released(&self) -> Leaving {
-        if self.inner.steps.may_be_stored() { Leaving::Keep } else { Leaving::Release }
+    /// Releases the key, or keeps the record as FAILED if it has steps, so that the next attempt continues
+    /// after them.
+    fn released(&self) -> FailureWrite {
+        if self.inner.steps.may_be_stored() { FailureWrite::Keep } else { FailureWrite::Release }
     }
 
     /// Sends a failure's write until it is confirmed, refused, or out of time. Boxed, as
     /// [`acquire`](crate::engine::acquire::acquire) is.
-    fn leave(&self, leaving: Leaving, failure: Option<Stored>) -> BoxFuture<'_, ()> {
-        self.write_failure(leaving, failure).boxed()
+    fn end_without_answer(
+        &self,
+        end: FailureWrite,
+        failure: Option<Stored>,
+    ) -> BoxFuture<'_, ()> {
+        self.write_failure(end, failure).boxed()
     }
 
-    async fn write_failure(&self, leaving: Leaving, failure: Option<Stored>) {
-        let command = self.end().leave(self.inner.core.table.clock.moment(), leaving);
-        let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command, &mut Leave(failure)).await;
+    async fn write_failure(&self, end: FailureWrite, failure: Option<Stored>) {
+        let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
+        let mut session = self.session();
+        let ended =
+            session.drive(&mut &self.inner.finish, command, &mut FailureBody(failure)).await;
         match ended {
-            Ended::Left => self.ended_as(match leaving {
-                Leaving::Release | Leaving::GiveBack => Ending::Released,
-                Leaving::Keep => Ending::Failed,
+            FinishResult::FailureWritten => self.ended_as(match end {
+                FailureWrite::Release | FailureWrite::Undo => Ending::Released,
+                FailureWrite::Keep => Ending::Failed,
             }),
-            Ended::LeaseLost if self.is_protected() => self.ended_as(Ending::LeaseLost),
-            Ended::LeaseLost => self.ended_as(Ending::FailOpen),
+            FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LeaseLost),
+            FinishResult::LeaseLost => self.ended_as(Ending::FailOpen),
             // A commit was applied before: `close` returns its answer.
-            Ended::Stored | Ended::Landed => {}
-            Ended::NothingWritten(_) | Ended::Reopened(_) | Ended::Unknown | Ended::Unconfirmed => {
+            FinishResult::Stored | FinishResult::Committed => {}
+            FinishResult::NothingWritten(_)
+            | FinishResult::NotCommitted(_)
+            | FinishResult::Unknown
+            | FinishResult::Unconfirmed => {
                 self.ended_as(Ending::Unconfirmed);
-                let error = wire.take_error();
+                let error = session.take_error();
                 tracing::error!(
-                    operation = self.operation(), ?leaving, %error,
+                    operation = self.operation(), leaving = ?end, %error,
                     "the record of a failed operation could not be changed: its key is free when \
                      the lease ends"
                 );

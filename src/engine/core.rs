@@ -79,14 +79,14 @@ impl Core {
         cache.insert(key.as_str(), asked, Entry::new(fingerprint, until, answer))
     }
 
-    /// Nothing that this process keeps is to be had any more.
+    /// Forgets all answers that this process keeps.
     pub(crate) fn forget_all(&self) {
         if let Some(cache) = &self.cache {
             cache.clear();
         }
     }
 
-    /// The record has changed, by this process's doing: what is kept of it is no more.
+    /// Forgets the answer of a record that this process has changed.
     pub(crate) fn forget(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {
             cache.forget(key.as_str());

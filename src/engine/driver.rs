@@ -1,23 +1,25 @@
-//! One loop that sends what a machine asks for, waits as it says, and tells it what came of that.
+//! Drives a machine: sends its requests, waits, and passes the results in.
 
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
 use crate::answer::Stored;
-use crate::dynamodb::{Consistency, ItemsRefusal, Sent, Transacted, WriteOutcome};
+use crate::dynamodb::{self, Consistency, ItemsRefusal};
 use crate::engine::cache::Asked;
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordKey;
-use crate::protocol::{Cause, Command, Form, Header, Machine, Outcome, Reply, State, Write};
+use crate::protocol::{
+    Cause, Command, Form, Header, Machine, Outcome, ReadResult, Reply, State, Write, WriteResult,
+};
 use crate::record::{Item, OwnerId, Record};
 
-/// What goes out with the writes of one call.
-pub(crate) trait Contents: Send {
-    /// The answer for a write that has one; made, and its parts stored, before the write is sent. An
-    /// error stands for DynamoDB's: the write is not sent.
+/// What the writes of a call contain besides the record's header: an answer and the caller's items.
+pub(crate) trait WriteBody: Send {
+    /// Returns the answer for a write that has one. Its parts are written first. After an error the write
+    /// is not sent, and the machine gets the error as DynamoDB's.
     async fn response(
         &mut self,
         write: &Write,
@@ -26,67 +28,67 @@ pub(crate) trait Contents: Send {
     where
         Self: Sized;
 
-    /// The caller's items, for a transaction.
+    /// The caller's items of a transaction.
     fn items(&self) -> &[TransactWriteItem] {
         &[]
     }
 
-    /// The transaction's token was used with other contents.
+    /// The token of the transaction was used with other contents.
     fn token_used(&mut self) {}
 
-    /// The token of a transaction: another one for each content.
+    /// The token of a transaction. Each content has its own.
     fn token(&mut self, write: &Write) -> String {
         let _ = write;
         String::new()
     }
 
-    /// DynamoDB does not take the values of a write: whether there are others in their place.
-    fn lessen(&mut self, error: &Error) -> bool {
+    /// Replaces an answer that DynamoDB rejects. Returns whether there was one to replace.
+    fn replace_unstorable(&mut self, error: &Error) -> bool {
         let _ = error;
         false
     }
 }
 
-/// Of writes that bring nothing but what the machine says.
-pub(crate) struct Bare;
+/// The body of writes without an answer and without items.
+pub(crate) struct EmptyBody;
 
-impl Contents for Bare {
+impl WriteBody for EmptyBody {
     async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
         Ok(None)
     }
 }
 
-/// How records that cannot be read are met.
+/// What a session does about a record that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// The call ends with that error, and the record stays as it is.
+    /// The call ends with the error, and the record stays as it is. For acquisitions.
     IsAnError,
-    /// Whoever holds a lease has lost it to somebody.
-    IsAnothers,
+    /// The record is treated as another owner's, so the lease is lost. For executions.
+    IsAnotherOwners,
 }
 
-/// One call's line to the store.
-pub(crate) struct Wire<'a> {
+/// The session of one call with DynamoDB.
+pub(crate) struct Session<'a> {
     pub(crate) core: &'a Core,
     key: &'a RecordKey,
     fingerprint: &'a Fingerprint,
     me: OwnerId,
     unreadable: Unreadable,
-    /// The record that a response has shown last.
+    /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
-    /// For the answer that the record may be found to have.
+    /// For the answer in that record, if the cache keeps it.
     pub(crate) asked: Option<Asked>,
-    /// The record that was taken over, or was tried to.
-    pub(crate) taken: Option<Record>,
-    /// What went wrong last.
+    /// The record that this call took over, or tried to.
+    pub(crate) replaced: Option<Record>,
+    /// The last error.
     pub(crate) error: Option<Error>,
-    /// Why a key that was not needed could not be given back.
-    pub(crate) not_given_back: Option<Error>,
-    /// Why the items of a transaction were refused, last.
+    /// Why an undo failed.
+    pub(crate) undo_error: Option<Error>,
+    /// Why the items of the last transaction were rejected.
     pub(crate) refusal: Option<ItemsRefusal>,
 }
 
-impl<'a> Wire<'a> {
+impl<'a> Session<'a> {
     pub(crate) const fn new(
         core: &'a Core,
         (key, fingerprint): (&'a RecordKey, &'a Fingerprint),
@@ -101,31 +103,31 @@ impl<'a> Wire<'a> {
             unreadable,
             last: None,
             asked: None,
-            taken: None,
+            replaced: None,
             error: None,
-            not_given_back: None,
+            undo_error: None,
             refusal: None,
         }
     }
 
-    /// Goes on with `command` until the machine needs something else than the store and the time.
-    pub(crate) async fn drive<M: Machine, C: Contents>(
+    /// Continues with `command` until the machine returns.
+    pub(crate) async fn drive<M: Machine, B: WriteBody>(
         &mut self,
         machine: &mut M,
-        mut command: Command<M::Stop>,
-        contents: &mut C,
-    ) -> M::Stop {
+        mut command: Command<M::Output>,
+        body: &mut B,
+    ) -> M::Output {
         let clock = &self.core.table.clock;
         loop {
             let reply = match command {
-                Command::Stop(stop) => return stop,
+                Command::Return(output) => return output,
                 Command::Pause { bound, max } => {
                     clock.pause(bound, max).await;
                     command = machine.woke(clock.moment());
                     continue;
                 }
                 Command::Read { is_consistent, limit } => self.read(is_consistent, limit).await,
-                Command::Send { write, limit } => self.send(&write, limit, contents).await,
+                Command::Send { write, limit } => self.send(&write, limit, body).await,
             };
             command = machine.replied(clock.moment(), &reply);
         }
@@ -135,78 +137,66 @@ impl<'a> Wire<'a> {
         let consistency = if is_consistent { Consistency::Strong } else { Consistency::Eventual };
         self.asked = self.core.ask(self.key);
         let read = self.core.table.read(self.key, consistency, limit).await;
-        let outcome = match (read.outcome, consistency) {
-            (Ok(item), Consistency::Strong) => self.seen(item, Outcome::Found),
-            (Ok(item), Consistency::Eventual) => match self.seen(item, Outcome::Stale) {
-                // The write will show it.
-                Outcome::NotApplied(_) => Outcome::NotApplied(Cause::Outage),
-                outcome => outcome,
+        let result = match (read.outcome, consistency) {
+            (Err(error), _) => ReadResult::Failed(self.failed(error)),
+            (Ok(item), Consistency::Strong) => {
+                self.decode(item).map_or_else(ReadResult::Failed, ReadResult::Found)
+            }
+            // The write that follows meets the record as well.
+            (Ok(item), Consistency::Eventual) => match self.decode(item) {
+                Ok(record) => ReadResult::Stale(record),
+                Err(_) => ReadResult::Failed(Cause::Outage),
             },
-            (Err(error), _) => self.failed(error),
         };
-        Reply { outcome, is_in_doubt: false, time: read.time }
+        Reply { outcome: Outcome::Read(result), is_in_doubt: false, time: read.time }
     }
 
-    /// What a response has shown.
-    fn seen(
-        &mut self,
-        item: Option<Item>,
-        outcome: impl FnOnce(Option<Header>) -> Outcome,
-    ) -> Outcome {
+    /// Keeps the record that a response has shown, and returns its header.
+    fn decode(&mut self, item: Option<Item>) -> Result<Option<Header>, Cause> {
         let record = item.map(|item| Record::decode(&self.core.table.schema, item)).transpose();
         match record {
             Ok(record) => {
                 let header = record.as_ref().map(|record| record.header(self.fingerprint));
                 self.last = record;
-                outcome(header)
+                Ok(header)
             }
             Err(error) if self.unreadable == Unreadable::IsAnError => {
                 self.failed(error);
-                Outcome::NotApplied(Cause::Other)
+                Err(Cause::Other)
             }
             Err(_) => {
                 self.last = None;
-                outcome(Some(somebodys(&self.me)))
+                Ok(Some(unknown_owner_record(&self.me)))
             }
         }
     }
 
-    fn failed(&mut self, error: Error) -> Outcome {
+    fn failed(&mut self, error: Error) -> Cause {
         let cause = match error.kind() {
             ErrorKind::Unavailable => Cause::Outage,
             _ => Cause::Other,
         };
         self.error = Some(error);
-        Outcome::NotApplied(cause)
+        cause
     }
 
     /// Errors of an undo are kept apart: the call reports the error that made it give up.
-    async fn send<C: Contents>(
-        &mut self,
-        write: &Write,
-        limit: Duration,
-        contents: &mut C,
-    ) -> Reply {
+    async fn send<B: WriteBody>(&mut self, write: &Write, limit: Duration, body: &mut B) -> Reply {
         if write.is_extension() {
-            return self.extend(write, limit, contents).await;
+            return self.extend(write, limit, body).await;
         }
-        let before = self.is_giving_back(write).then(|| self.error.take());
-        let reply = self.write(write, limit, contents).await;
+        let before = self.is_undo(write).then(|| self.error.take());
+        let reply = self.write(write, limit, body).await;
         if let Some(before) = before {
-            self.not_given_back = std::mem::replace(&mut self.error, before);
+            self.undo_error = std::mem::replace(&mut self.error, before);
         }
         reply
     }
 
-    /// Keeps a finished record for longer. The call reports what it had found before.
-    async fn extend(
-        &mut self,
-        write: &Write,
-        limit: Duration,
-        contents: &mut impl Contents,
-    ) -> Reply {
+    /// Extends the retention of a finished record. The call reports the record and the error from before.
+    async fn extend(&mut self, write: &Write, limit: Duration, body: &mut impl WriteBody) -> Reply {
         let (last, before) = (self.last.take(), self.error.take());
-        let reply = self.put(write, None, limit, contents).await;
+        let reply = self.put(write, None, limit, body).await;
         if let Some(error) = std::mem::replace(&mut self.error, before) {
             tracing::warn!(
                 operation = self.key.operation(), %error,
@@ -218,24 +208,26 @@ impl<'a> Wire<'a> {
         reply
     }
 
-    pub(crate) async fn write<C: Contents>(
+    pub(crate) async fn write<B: WriteBody>(
         &mut self,
         write: &Write,
         limit: Duration,
-        contents: &mut C,
+        body: &mut B,
     ) -> Reply {
-        let outcome = match self.response(write, limit, contents).await {
-            Ok(response) => return self.put(write, response, limit, contents).await,
-            Err(error) => self.failed(error),
-        };
-        Reply { outcome, is_in_doubt: false, time: None }
+        match self.response(write, limit, body).await {
+            Ok(response) => self.put(write, response, limit, body).await,
+            Err(error) => {
+                let result = WriteResult::NotApplied(self.failed(error));
+                Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
+            }
+        }
     }
 
-    async fn response<C: Contents>(
+    async fn response<B: WriteBody>(
         &mut self,
         write: &Write,
         limit: Duration,
-        contents: &mut C,
+        body: &mut B,
     ) -> Result<Option<AttributeValue>, Error> {
         let is_takeover = write.form == Form::Update
             && write.record.owner == self.me
@@ -243,112 +235,94 @@ impl<'a> Wire<'a> {
         if is_takeover {
             self.take_over()?;
         }
-        if self.is_giving_back(write) {
-            return Ok(self.failure_taken());
+        if self.is_undo(write) {
+            return Ok(self.replaced_failure());
         }
-        contents.response(write, limit).await
+        body.response(write, limit).await
     }
 
-    /// Once for all kinds of contents: it is most of what a function has of this loop.
+    /// Not generic over the body, so that this large function is compiled once.
     async fn put(
         &mut self,
         write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
-        contents: &mut dyn Contents,
+        body: &mut dyn WriteBody,
     ) -> Reply {
         self.asked = self.core.ask(self.key);
-        if write.form == Form::Transaction {
-            return self.transact(write, response, limit, contents).await;
-        }
-        let fingerprint = self.fingerprint.to_store();
+        let (table, fingerprint) = (&self.core.table, self.fingerprint.to_store());
         let of = (self.key, &fingerprint);
-        let sent = self.core.table.write_record(of, write, response, limit).await;
-        let outcome = match sent.outcome {
-            WriteOutcome::Applied => Outcome::Applied,
-            WriteOutcome::Refused(None) => Outcome::Refused(None),
-            WriteOutcome::Refused(item) => self.seen(item, Outcome::Refused),
-            WriteOutcome::Conflict(error) => {
-                self.error = Some(error);
-                Outcome::Conflict
-            }
-            WriteOutcome::Invalid(error) if contents.lessen(&error) => Outcome::Invalid,
-            WriteOutcome::Invalid(error) | WriteOutcome::NotApplied(error) => self.failed(error),
-            WriteOutcome::Unknown(error) => {
-                self.error = Some(error);
-                Outcome::Unknown
-            }
-        };
-        Reply { outcome, is_in_doubt: false, time: sent.time }
+        if write.form == Form::Transaction {
+            let token = body.token(write);
+            let items = (body.items(), token.as_str());
+            let reply = table.transact(of, write, response, items, limit).await;
+            return self.note(reply, body);
+        }
+        let reply = table.write_record(of, write, response, limit).await;
+        self.note(reply, body)
     }
 
-    /// Whether it leaves a key that was not needed as it was found: of a call that has run nothing.
-    fn is_giving_back(&self, write: &Write) -> bool {
+    /// Keeps the record or the error of a reply, and returns the rest to the machine.
+    fn note<I: Into<ItemsRefusal>>(
+        &mut self,
+        reply: dynamodb::Reply<dynamodb::WriteResult<I>>,
+        body: &mut dyn WriteBody,
+    ) -> Reply {
+        let result = match reply.outcome {
+            WriteResult::Applied => WriteResult::Applied,
+            WriteResult::Rejected(None) => WriteResult::Rejected(None),
+            WriteResult::Rejected(item) => {
+                self.decode(item).map_or_else(WriteResult::NotApplied, WriteResult::Rejected)
+            }
+            WriteResult::ItemsRejected(refusal) => {
+                self.refusal = Some(refusal.into());
+                WriteResult::ItemsRejected(())
+            }
+            WriteResult::Conflict(error) => WriteResult::Conflict(self.failed(error)),
+            WriteResult::TokenUsed(error) => {
+                // The condition of the record keeps the transaction from being applied twice, whatever
+                // its token.
+                body.token_used();
+                WriteResult::TokenUsed(self.failed(error))
+            }
+            WriteResult::Invalid(error) if body.replace_unstorable(&error) => {
+                WriteResult::Invalid(Cause::Other)
+            }
+            WriteResult::Invalid(error) | WriteResult::NotApplied(error) => {
+                WriteResult::NotApplied(self.failed(error))
+            }
+            WriteResult::Unknown(error) => WriteResult::Unknown(self.failed(error)),
+        };
+        let dynamodb::Reply { is_in_doubt, time, .. } = reply;
+        Reply { outcome: Outcome::Write(result), is_in_doubt, time }
+    }
+
+    /// Whether the write undoes an acquisition that has executed nothing.
+    fn is_undo(&self, write: &Write) -> bool {
         self.unreadable == Unreadable::IsAnError
             && write.form == Form::Update
             && write.condition.accepts_holder(&self.me)
     }
 
     /// The stored failure of the record that was taken over.
-    fn failure_taken(&self) -> Option<AttributeValue> {
-        let failed = self.taken.as_ref().filter(|taken| taken.state == State::Failed)?;
+    fn replaced_failure(&self) -> Option<AttributeValue> {
+        let failed = self.replaced.as_ref().filter(|replaced| replaced.state == State::Failed)?;
         failed.answer.as_ref().map(Stored::attribute)
     }
 
-    /// The operation goes on in our hands, unless it has steps that another codec than ours wrote: who
-    /// has that one can go on with it.
+    /// Keeps the record that is taken over. An error if another codec has written its steps: a process
+    /// with that codec can continue the operation.
     fn take_over(&mut self) -> Result<(), Error> {
-        let Some(record) = self.last.take().or_else(|| self.taken.take()) else { return Ok(()) };
+        let Some(record) = self.last.take().or_else(|| self.replaced.take()) else { return Ok(()) };
         let checked = match &record.steps {
             Some(steps) => steps.check(self.core.coding.of(self.key)),
             None => Ok(()),
         };
-        self.taken = Some(record);
+        self.replaced = Some(record);
         checked
     }
 
-    async fn transact(
-        &mut self,
-        write: &Write,
-        response: Option<AttributeValue>,
-        limit: Duration,
-        contents: &mut dyn Contents,
-    ) -> Reply {
-        let table = &self.core.table;
-        let fingerprint = self.fingerprint.to_store();
-        let of = (self.key, &fingerprint);
-        let token = contents.token(write);
-        let with = (contents.items(), token.as_str());
-        let sent = table.transact(of, write, response, with, limit).await;
-        let Sent { outcome, in_doubt, time } = sent;
-        let outcome = match outcome {
-            Transacted::Applied => Outcome::Applied,
-            Transacted::Refused(None) => Outcome::Refused(None),
-            Transacted::Refused(record) => self.seen(record, Outcome::Refused),
-            Transacted::ItemsRefused(refusal) => {
-                self.refusal = Some(refusal);
-                Outcome::ItemsRefused
-            }
-            Transacted::Conflict(error) => {
-                self.error = Some(error);
-                Outcome::Conflict
-            }
-            Transacted::TokenUsed(error) => {
-                // The record's condition keeps it from landing twice, whatever its token.
-                contents.token_used();
-                self.error = Some(error);
-                Outcome::Conflict
-            }
-            Transacted::NotApplied(error) => self.failed(error),
-            Transacted::Unknown(error) => {
-                self.error = Some(error);
-                Outcome::Unknown
-            }
-        };
-        Reply { outcome, is_in_doubt: in_doubt, time }
-    }
-
-    /// What went wrong last.
+    /// The last error.
     pub(crate) fn take_error(&mut self) -> Error {
         self.error
             .take()
@@ -356,15 +330,15 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// The record of an owner of whom nothing is known.
-fn somebodys(me: &OwnerId) -> Header {
-    let beginning = crate::clock::Timestamp::from_millis(0);
+/// Represents a record that cannot be decoded.
+fn unknown_owner_record(me: &OwnerId) -> Header {
+    let epoch = crate::clock::Timestamp::from_millis(0);
     Header {
         owner: me.alternate(),
         state: State::Failed,
         attempt: 0,
         released_attempts: 0,
-        created_at: beginning,
+        created_at: epoch,
         completed_at: None,
         expires_at: 0,
         steps: None,

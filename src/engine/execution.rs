@@ -11,13 +11,13 @@ use crate::answer::Stored;
 use crate::clock;
 use crate::engine::call::CallContext;
 use crate::engine::core::Core;
-use crate::engine::driver::{Unreadable, Wire};
+use crate::engine::driver::{Session, Unreadable};
 use crate::engine::steps::Steps;
 use crate::engine::transaction::Commits;
 use crate::error::Error;
 use crate::key::derived::DerivedKey;
 use crate::policy::Policy;
-use crate::protocol::{Acquire, End, Goal, Granted, State, Window};
+use crate::protocol::{Acquisition, Finish, Goal, Granted, State, Window};
 use crate::record::{Claim, Record, random_owner};
 use crate::signals::Ending;
 
@@ -61,8 +61,8 @@ pub(crate) struct Inner {
     /// The text form of the claim's owner.
     owner: String,
     /// What it knows of its record, and of its lease.
-    pub(crate) end: Mutex<End>,
-    /// Whoever commits, or ends it, does so alone.
+    pub(crate) finish: Mutex<Finish>,
+    /// Held by a commit, or by the end of the execution, so that there is only one at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
     pub(crate) commits: Commits,
     /// Wakes the task that drives the handler.
@@ -89,7 +89,7 @@ impl Execution {
     ///
     /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) is not
     /// counted. Its number is 0, which is lower than all others: a system that fences refuses it
-    /// once it has seen a counted execution. Two such executions cannot be told apart.
+    /// once it has seen a counted execution. Two such executions are indistinguishable.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -175,7 +175,7 @@ impl Execution {
     ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))?
     ///     .key("order-42")
     ///     .run(async |execution| {
-    ///         record.pending(Duration::from_secs(30)).await?; // somebody else has the key now
+    ///         record.pending(Duration::from_secs(30)).await?; // another call has the key now
     ///         let step = execution.step("charge", async { Ok::<_, std::io::Error>(()) }).await;
     ///         assert!(step.is_err() && execution.is_lease_lost());
     ///         Ok::<_, dynamodb_idempotency::Error>(())
@@ -186,7 +186,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
-        self.end().is_lost()
+        self.finish().is_lost()
     }
 
     /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
@@ -299,7 +299,7 @@ impl Execution {
             call,
             owner: claim.owner.to_string(),
             claim,
-            end: Mutex::new(End::new(granted, rules, window, core.table.clock.moment())),
+            finish: Mutex::new(Finish::new(granted, rules, window, core.table.clock.moment())),
             turn: tokio::sync::Mutex::new(()),
             commits: Commits::default(),
             handler: AtomicWaker::new(),
@@ -316,26 +316,26 @@ impl Execution {
     /// The execution of a call without a record.
     pub(crate) fn unprotected(core: &Arc<Core>, call: CallContext) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
-        let granted = Acquire::new(random_owner()?, Goal::Own, rules, now).granted();
+        let granted = Acquisition::new(random_owner()?, Goal::Own, rules, now).granted();
         Ok(Self::new(core, call, granted, None, None, Ending::Unprotected))
     }
 
-    pub(crate) fn end(&self) -> MutexGuard<'_, End> {
+    pub(crate) fn finish(&self) -> MutexGuard<'_, Finish> {
         // Nothing panics while it is held.
-        self.inner.end.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.finish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the handler goes no further; nothing where the lease is lost.
-    pub(crate) fn lease_ends(&self) -> Option<clock::End> {
-        let end = self.end();
+    pub(crate) fn lease_ends(&self) -> Option<clock::Deadline> {
+        let end = self.finish();
         end.window().map(|window| window.end).filter(|_| !end.is_lost())
     }
 
     /// A line to the store for what ends the execution.
-    pub(crate) fn wire(&self) -> Wire<'_> {
+    pub(crate) fn session(&self) -> Session<'_> {
         let Inner { core, call, claim, .. } = &*self.inner;
         let of = (&call.key, &call.fingerprint);
-        Wire::new(core, of, claim.owner, Unreadable::IsAnothers)
+        Session::new(core, of, claim.owner, Unreadable::IsAnotherOwners)
     }
 
     pub(crate) fn operation(&self) -> &str {
@@ -360,7 +360,7 @@ impl Execution {
         self.ended_as(self.inner.start);
     }
 
-    /// Tells, once, what it has come to.
+    /// Signals the ending, once.
     pub(crate) fn report(&self) {
         let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
         let ending = ending.unwrap_or(Ending::Dropped);
@@ -369,7 +369,7 @@ impl Execution {
     }
 
     pub(crate) fn note_lost_lease(&self) {
-        self.end().lose();
+        self.finish().lose();
         self.inner.handler.wake();
     }
 

@@ -1,4 +1,4 @@
-//! A handler under its lease: how the lease is kept, and where the handler is stopped.
+//! Runs a handler under its lease: renews the lease, and stops the handler when it expires.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -9,32 +9,31 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::engine::driver::Bare;
+use crate::engine::driver::EmptyBody;
 use crate::engine::execution::Execution;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::LeaseExpired;
 use crate::protocol::{Renewal, Write};
 
 impl Execution {
-    /// Sees `work` to its end, the handler and what its answer does to the record, and renews the
-    /// lease beside it where the policy says so.
+    /// Runs `work`, the handler and the completion, and renews the lease next to it if the policy says
+    /// so.
     pub(crate) async fn drive<F: Future>(&self, work: F) -> F::Output {
         let renewal = self.policy().lease.renewed(self.inner.call.deadline);
         let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
         tokio::select! {
             biased;
-            // First: what a renewal has shown counts before the handler is polled.
+            // First, because a renewal that has lost the lease must stop the handler before its next poll.
             never = self.keep_alive(length) => match never {},
             output = work => output,
         }
     }
 
-    /// Runs a handler for as long as its lease holds, and no further: `None` if that was over, or lost,
-    /// before the handler had ended. It is dropped then where it stands, and the record stays as it is,
-    /// because nobody knows what the handler had done.
+    /// Runs a handler until its lease expires or is lost. Then the handler is dropped, `None` is returned,
+    /// and the record stays PENDING, because it is unknown what the handler has done.
     pub(crate) async fn guard<F: Future>(&self, handler: F) -> Option<F::Output> {
-        let goes_on = self.policy().lease_expired == LeaseExpired::Continue;
-        if !self.is_protected() || goes_on || is_broken(FaultPoint::PollAfterTheLease) {
+        let continues = self.policy().lease_expired == LeaseExpired::Continue;
+        if !self.is_protected() || continues || is_broken(FaultPoint::PollAfterTheLease) {
             return Some(handler.await);
         }
         let end = || self.lease_ends();
@@ -45,9 +44,9 @@ impl Execution {
         });
         let returned = self.inner.core.table.clock.until(end, woken).await;
         if returned.is_none() {
-            // Nor is the lease renewed any more.
+            // The lease is not renewed any longer.
             let is_lost = self.is_lease_lost();
-            self.end().stop();
+            self.finish().stop();
             tracing::error!(
                 operation = self.operation(),
                 attempt = self.attempt(),
@@ -59,7 +58,7 @@ impl Execution {
         returned
     }
 
-    /// Where the handler itself has found out that its lease is over, it goes no further than here.
+    /// Yields once, so that a handler that has found its lease expired is stopped here.
     pub(crate) async fn halt(&self) {
         let mut has_paused = false;
         poll_fn(|context| {
@@ -105,10 +104,10 @@ impl Execution {
 
     async fn write_renewal(&self, limit: Duration) -> Renewal {
         let clock = &self.inner.core.table.clock;
-        let renewal = self.end().renewal(clock.moment());
+        let renewal = self.finish().renewal(clock.moment());
         match self.stamp(renewal, limit).await {
             Renewal::Wrong(wrong) => {
-                let restamp = self.end().restamp(clock.moment(), wrong);
+                let restamp = self.finish().restamp(clock.moment(), wrong);
                 self.stamp(restamp, limit).await
             }
             renewal => renewal,
@@ -117,11 +116,11 @@ impl Execution {
 
     async fn stamp(&self, write: Option<Write>, limit: Duration) -> Renewal {
         let Some(write) = write else { return Renewal::Ended };
-        let mut wire = self.wire();
-        let reply = wire.write(&write, limit, &mut Bare).await;
-        let renewal = self.end().renewed(self.inner.core.table.clock.moment(), &write, &reply);
+        let mut session = self.session();
+        let reply = session.write(&write, limit, &mut EmptyBody).await;
+        let renewal = self.finish().renewed(self.inner.core.table.clock.moment(), &write, &reply);
         if renewal == Renewal::Failed {
-            let error = wire.take_error();
+            let error = session.take_error();
             tracing::warn!(operation = self.operation(), %error, "a lease was not renewed");
         }
         renewal

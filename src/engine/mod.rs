@@ -1,5 +1,5 @@
-//! Drives the machines of `protocol/` for one call: what they ask for is sent, the handler is called
-//! under its lease, and its answer goes into the record.
+//! Runs one call: drives the machines of `crates/protocol`, calls the handler under its lease, and stores
+//! its answer.
 
 pub(crate) mod acquire;
 pub(crate) mod cache;

@@ -8,8 +8,8 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
 use crate::answer::parts::{Content, Digest, MOST_AT_ONCE};
 use crate::answer::{Answer, Manifest, Stored, too_large};
-use crate::clock::End;
-use crate::dynamodb::{Consistency, WriteOutcome};
+use crate::clock::Deadline;
+use crate::dynamodb::{Consistency, WriteResult};
 use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::key::{PartName, RecordKey};
@@ -104,22 +104,23 @@ impl Core {
         let bytes = content.part(number);
         let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
         match write.await.outcome {
-            WriteOutcome::Applied | WriteOutcome::Refused(_) => Ok(()),
-            WriteOutcome::Conflict(error)
-            | WriteOutcome::Invalid(error)
-            | WriteOutcome::NotApplied(error)
-            | WriteOutcome::Unknown(error) => Err(error),
+            WriteResult::Applied | WriteResult::Rejected(_) => Ok(()),
+            WriteResult::Conflict(error)
+            | WriteResult::TokenUsed(error)
+            | WriteResult::Invalid(error)
+            | WriteResult::NotApplied(error)
+            | WriteResult::Unknown(error) => Err(error),
         }
     }
 
-    /// The answer that a record under `key` holds or tells of. An error if the store was not to be
-    /// had; an answer that is not there, or not whole, is [`Answer::Unavailable`].
+    /// Reads the answer of a record, with its parts. An error if DynamoDB does not answer. An answer that is
+    /// missing or not whole is [`Answer::Unavailable`].
     pub(crate) async fn open(
         &self,
         stored: Stored,
         key: &RecordKey,
         policy: &Policy,
-        until: Option<End>,
+        until: Option<Deadline>,
     ) -> Result<Answer, Error> {
         let coder = self.coding.of(key);
         let manifest = match stored.in_record(policy.max_answer_bytes, coder) {
@@ -148,7 +149,7 @@ impl Core {
         &self,
         key: &RecordKey,
         manifest: &Manifest,
-        until: Option<End>,
+        until: Option<Deadline>,
     ) -> Result<Vec<u8>, Unread> {
         let mut waiting = 0..manifest.parts;
         let mut reads = FuturesOrdered::new();
@@ -191,7 +192,7 @@ impl Core {
         key: &RecordKey,
         manifest: &Manifest,
         number: u32,
-        until: Option<End>,
+        until: Option<Deadline>,
     ) -> Result<Vec<u8>, Unread> {
         let key = self.part_key(key, manifest, number).map_err(Unread::Error)?;
         for consistency in [Consistency::Eventual, Consistency::Strong] {

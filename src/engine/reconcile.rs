@@ -1,10 +1,10 @@
-//! Asking the business what became of an operation whose owner vanished.
+//! Runs the user's hook about an abandoned operation.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use crate::answer::Answer;
-use crate::engine::acquire::{Acquirer, Acquisition};
+use crate::engine::acquire::{AcquireResult, Acquirer};
 use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::hook::{Abandoned, HookResult, Reconciled, Settlement, Verdict};
@@ -14,7 +14,7 @@ use crate::signals::Ending;
 /// An acquisition in which a hook may have had its say.
 pub(crate) enum Acquired<T, E> {
     /// As without a hook.
-    Unsettled(Acquisition),
+    Unsettled(AcquireResult),
     /// The hook's answer is written.
     Completed(T),
     /// The hook's failure is written.
@@ -43,11 +43,11 @@ where
 {
     let mut acquirer = Acquirer::new(core, &call, true)?;
     let found = acquirer.begin().await;
-    let mut acquisition = acquirer.call().told(found)?;
+    let mut acquisition = acquirer.call().signal(found)?;
     let mut said = None;
     loop {
         acquisition = match (acquisition, said) {
-            (Acquisition::Reconcile(abandoned), _) => {
+            (AcquireResult::Reconcile(abandoned), _) => {
                 let end = core.table.clock.now().plus(acquirer.time_left());
                 let asked = core.table.clock.until(|| Some(end), ask(*abandoned));
                 let word = match asked.await {
@@ -72,12 +72,12 @@ where
                 };
                 said = Some(word);
                 let found = acquirer.resume(verdict).await;
-                acquirer.call().told(found)?
+                acquirer.call().signal(found)?
             }
-            (Acquisition::Reconciled, Some(Reconciled::Completed(value))) => {
+            (AcquireResult::Reconciled, Some(Reconciled::Completed(value))) => {
                 return Ok(Acquired::Completed(value));
             }
-            (Acquisition::Reconciled, Some(Reconciled::Failed(error))) => {
+            (AcquireResult::Reconciled, Some(Reconciled::Failed(error))) => {
                 return Ok(Acquired::Failed(error));
             }
             (other, _) => return Ok(Acquired::Unsettled(other)),

@@ -1,6 +1,6 @@
-//! What a call is told that gets no answer, the same by every adapter.
+//! The errors of calls without an answer, the same in every adapter.
 
-use crate::engine::acquire::Acquisition;
+use crate::engine::acquire::AcquireResult;
 use crate::error::{Error, ErrorKind};
 
 pub(crate) fn lease_lost() -> Error {
@@ -21,23 +21,25 @@ pub(crate) fn outcome_unknown(source: Error) -> Error {
 }
 
 /// Why a call neither runs nor replays.
-pub(crate) fn refusal(acquisition: &Acquisition) -> Error {
+pub(crate) fn refusal(acquisition: &AcquireResult) -> Error {
     match *acquisition {
-        Acquisition::InProgress { retry_after } => Error::new(
+        AcquireResult::InProgress { retry_after } => Error::new(
             ErrorKind::InProgress { retry_after },
             "another execution of this key is running: try again later",
         ),
         // The latter two only where there is a hook, which then has its say.
-        Acquisition::Abandoned | Acquisition::Reconcile(_) | Acquisition::Reconciled => Error::new(
-            ErrorKind::Abandoned,
-            "an earlier execution ended without an answer and may not be repeated: look whether \
+        AcquireResult::Abandoned | AcquireResult::Reconcile(_) | AcquireResult::Reconciled => {
+            Error::new(
+                ErrorKind::Abandoned,
+                "an earlier execution ended without an answer and may not be repeated: look whether \
              its effect exists",
-        ),
-        Acquisition::Mismatch => Error::new(
+            )
+        }
+        AcquireResult::Mismatch => Error::new(
             ErrorKind::Mismatch,
             "the idempotency key was used before with a different request: use a new key",
         ),
-        Acquisition::ReplayFailure(_) | Acquisition::Acquired(_) | Acquisition::Replay(_) => {
+        AcquireResult::ReplayFailure(_) | AcquireResult::Acquired(_) | AcquireResult::Replay(_) => {
             failed()
         }
     }

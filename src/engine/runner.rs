@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::pin;
 
 use crate::answer::Answer;
-use crate::engine::acquire::Acquisition;
+use crate::engine::acquire::AcquireResult;
 use crate::engine::completion::Completion;
 use crate::engine::execution::Execution;
 use crate::engine::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
@@ -39,7 +39,7 @@ pub(crate) enum Conclusion {
     /// The policy for failures decides; with what repeats may get.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
     Failed(Option<Answer>),
-    /// The record is left as it was found.
+    /// The previous record is restored.
     NothingExecuted,
 }
 
@@ -53,13 +53,13 @@ pub(crate) enum RunOutcome<V, E> {
     Committed(Answer),
     /// The answer of another execution.
     Replayed(Answer),
-    /// The failure of an earlier execution, where it is to be had.
+    /// The failure of an earlier execution, if it is available.
     FailureReplayed(Option<Answer>),
     /// There is no answer.
     Refused(Error),
 }
 
-/// What became of a handler's answer.
+/// Whether a handler's answer was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     Stored,
@@ -74,7 +74,7 @@ pub(crate) enum Storage {
 /// A handler's panic.
 pub(crate) struct Panicked<V, E> {
     pub(crate) panic: Panic,
-    /// What the call ends with all the same, for who gives out an answer after a panic.
+    /// The outcome of the call, for adapters that return an answer after a panic.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "a function's panic goes on"))]
     pub(crate) instead: Option<RunOutcome<V, E>>,
 }
@@ -82,17 +82,17 @@ pub(crate) struct Panicked<V, E> {
 pub(crate) type Ran<V, E> = Result<RunOutcome<V, E>, Panicked<V, E>>;
 
 impl<V, E> RunOutcome<V, E> {
-    /// The execution that a call is to be; or what it ends with where it runs nothing.
-    pub(crate) fn of(acquisition: Acquisition) -> Result<Execution, Self> {
+    /// The execution of an acquired key, or the outcome of a call that runs nothing.
+    pub(crate) fn of(acquisition: AcquireResult) -> Result<Execution, Self> {
         match acquisition {
-            Acquisition::Acquired(execution) => Ok(execution),
-            Acquisition::Replay(answer) => Err(Self::Replayed(answer)),
-            Acquisition::ReplayFailure(failure) => Err(Self::FailureReplayed(failure)),
+            AcquireResult::Acquired(execution) => Ok(execution),
+            AcquireResult::Replay(answer) => Err(Self::Replayed(answer)),
+            AcquireResult::ReplayFailure(failure) => Err(Self::FailureReplayed(failure)),
             refused => Err(Self::Refused(refusal(&refused))),
         }
     }
 
-    /// What a commit has brought about, in the place of what the handler returned.
+    /// The outcome of a commit, which replaces what the handler returned.
     fn of_commit(outcome: CommitOutcome) -> Self {
         match outcome {
             CommitOutcome::Committed(answer) => Self::Committed(answer),
@@ -116,7 +116,7 @@ impl<V, E> From<Panic> for Panicked<V, E> {
 /// Runs the handler once for its key, or says why not.
 pub(crate) async fn run<A, F, Fut>(
     encoding: &A,
-    acquisition: Acquisition,
+    acquisition: AcquireResult,
     handler: F,
 ) -> Ran<A::Value, A::Error>
 where
@@ -175,7 +175,7 @@ where
         Ok(Ok(value)) => Ok(conclude(encoding, execution, value).await),
         Ok(Err(error)) => {
             if execution.said_nothing_executed() {
-                execution.give_back().await;
+                execution.undo().await;
             } else {
                 execution.fail(encoding.failure(&error)).await;
             }
@@ -213,7 +213,7 @@ where
     returned
 }
 
-/// Puts what a commit has brought about in the place of what the handler returned.
+/// Replaces what the handler returned by the outcome of its commit.
 fn overrule<V, E>(execution: &Execution, outcome: CommitOutcome, ran: Ran<V, E>) -> Ran<V, E> {
     let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
     match outcome {
@@ -254,7 +254,7 @@ async fn conclude<A: Encoding>(
             return RunOutcome::Returned(value, Storage::NotStored);
         }
         Conclusion::NothingExecuted => {
-            execution.give_back().await;
+            execution.undo().await;
             return RunOutcome::Returned(value, Storage::NotStored);
         }
     };
@@ -269,7 +269,7 @@ async fn conclude<A: Encoding>(
         Completion::Unprotected => RunOutcome::Returned(value, Storage::Unprotected),
         Completion::Unconfirmed(error) => {
             if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
-                execution.give_back().await;
+                execution.undo().await;
             }
             match execution.policy().unconfirmed {
                 Unconfirmed::Answer => RunOutcome::Returned(value, Storage::Unconfirmed),
@@ -279,7 +279,7 @@ async fn conclude<A: Encoding>(
     }
 }
 
-/// Says aloud that a running handler was dropped: nobody completes its record any more.
+/// Warns that a running handler was dropped. Its record stays PENDING until the lease expires.
 struct EarlyDrop<'a>(&'a Execution);
 
 impl Drop for EarlyDrop<'_> {

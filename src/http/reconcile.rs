@@ -11,7 +11,7 @@ use super::exchange::{explain, panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::answer::Answer;
-use crate::engine::acquire::Acquisition;
+use crate::engine::acquire::AcquireResult;
 use crate::engine::call::CallContext;
 use crate::engine::hook::Abandoned;
 use crate::engine::reconcile::{self, Acquired, Codec};
@@ -63,7 +63,7 @@ pub(super) async fn acquire(
     config: &Http,
     call: CallContext,
     hook: &ReconcileHook,
-) -> Result<Acquisition, Response<Bytes>> {
+) -> Result<AcquireResult, Response<Bytes>> {
     let codec =
         Codec { completed: stored, failed: |response: &Response<Bytes>| Some(stored(response)) };
     let core = config.calls.core();

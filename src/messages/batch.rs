@@ -12,7 +12,7 @@ use super::response::ItemIdentifier;
 use super::schedule::{Schedule, Slot, Verdict};
 use super::source::Incoming;
 use super::work::{Times, Work, perform, prepare};
-use crate::clock::End;
+use crate::clock::Deadline;
 use crate::engine::execution::Execution;
 
 /// Runs the messages and returns those that are not done, in order. `None` is a message without an
@@ -21,7 +21,7 @@ pub(super) async fn run<R, F, Fut, E>(
     config: &Config<R>,
     handler: &F,
     messages: Vec<Incoming<R>>,
-    deadline: Option<End>,
+    deadline: Option<Deadline>,
 ) -> Vec<Option<ItemIdentifier>>
 where
     F: Fn(Message<R>, Execution) -> Fut,

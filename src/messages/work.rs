@@ -13,7 +13,7 @@ use super::response::ItemIdentifier;
 use super::settings::{FailureAction, MissingKey};
 use super::source::{Body, Content, Unreadable};
 use crate::answer::AnswerRules;
-use crate::clock::{Clock, End};
+use crate::clock::{Clock, Deadline};
 use crate::engine::call::CallContext;
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, RunError};
@@ -98,15 +98,15 @@ const ANSWER_MARGIN: Duration = Duration::from_millis(250);
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     /// The end of the invocation.
-    deadline: End,
+    deadline: Deadline,
     /// No handler starts after this time.
-    pub(super) last_start: End,
+    pub(super) last_start: Deadline,
     /// Handlers that run at this time are dropped.
-    pub(super) cut_off: End,
+    pub(super) cut_off: Deadline,
 }
 
 impl Times {
-    pub(super) fn new(clock: &Clock, deadline: End, margin: Duration) -> Self {
+    pub(super) fn new(clock: &Clock, deadline: Deadline, margin: Duration) -> Self {
         // With a margin longer than the invocation, no message would run.
         let margin = margin.min(clock.left(deadline) / 2);
         let (last_start, cut_off) = (deadline.minus(margin), deadline.minus(ANSWER_MARGIN));
@@ -199,7 +199,7 @@ impl<'de> Deserialize<'de> for Done {
 }
 
 /// Creates an execution without a record.
-fn without_record<R>(config: &Config<R>, deadline: Option<End>) -> Result<Execution, Error> {
+fn without_record<R>(config: &Config<R>, deadline: Option<Deadline>) -> Result<Execution, Error> {
     let core = config.calls.core();
     let key = core.random_key(&config.calls.scope)?;
     let (policy, answers) = (config.calls.policy.clone(), AnswerRules::FUNCTION);

@@ -15,7 +15,7 @@ use super::config::CallConfig;
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
 use crate::answer::{Answer, AnswerRules, reason, to_json};
-use crate::clock::End;
+use crate::clock::Deadline;
 use crate::engine::acquire::acquire;
 use crate::engine::call::CallContext;
 use crate::engine::execution::Execution;
@@ -52,7 +52,7 @@ pub struct Call<Hook = Unset, Errors = Unset> {
     key: String,
     // Shared, because a clone reports the same error.
     fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
-    deadline: Option<End>,
+    deadline: Option<Deadline>,
     hook: Hook,
     errors: PhantomData<fn() -> Errors>,
 }
@@ -245,7 +245,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     }
 
     /// Sets a deadline that the crate has already converted.
-    pub(crate) fn ends(mut self, deadline: Option<End>) -> Self {
+    pub(crate) fn ends(mut self, deadline: Option<Deadline>) -> Self {
         self.deadline = deadline;
         self
     }

@@ -1,7 +1,5 @@
 //! The values that the settings of a policy can take.
 
-use crate::protocol::First;
-
 /// How long an owner holds the key.
 ///
 /// If a lease is too short, a second execution can start while a slow first one still runs. If it
@@ -117,45 +115,7 @@ pub use crate::protocol::policy::Completed;
 /// }
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FirstRequest {
-    /// The conditional write that acquires the key. If it fails, it returns the record.
-    ///
-    /// A repeat is billed one write unit for each KB of the record. The cheapest and fastest choice
-    /// if repeats are rare.
-    ///
-    /// The first call of a process reads first even so, because it does not know DynamoDB's time
-    /// yet. [`preflight`](crate::Idempotency::preflight) and [`warm`](crate::Idempotency::warm)
-    /// save that read.
-    Write,
-    /// An eventually consistent read, and the write only if the read does not settle the call.
-    ///
-    /// A repeat is billed half a read unit for each 4 KB of the record. A first run is billed one additional read and takes one
-    /// additional round trip. For traffic that consists mostly of repeats.
-    ///
-    /// The read may return an earlier state. It therefore settles a call only
-    /// with a completed operation that has the right fingerprint, which later changes do not
-    /// affect. Everything else continues with the write. Under [`Outage::Open`] the read's result
-    /// also counts if DynamoDB is unreachable at the write.
-    Read,
-    /// Like [`Read`](Self::Read), but the read is strongly consistent.
-    ///
-    /// It settles a call with whatever it returns, including a running operation and a mismatch. A
-    /// repeat is billed one read unit for each 4 KB of the record.
-    ConsistentRead,
-}
-
-impl FirstRequest {
-    /// The first request of a call.
-    pub(crate) const fn first(self) -> First {
-        match self {
-            Self::Write => First::Write,
-            Self::Read => First::Read { is_consistent: false },
-            Self::ConsistentRead => First::Read { is_consistent: true },
-        }
-    }
-}
+pub use crate::protocol::policy::FirstRequest;
 
 /// Whether answers are stored compressed.
 ///

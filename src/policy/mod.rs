@@ -20,7 +20,7 @@ pub use self::choices::{
     Completed, Compression, Failure, FirstRequest, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Takeover, Unconfirmed,
 };
-use crate::clock::End;
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 pub use crate::key::KeyForm;
 use crate::protocol::Rules;
@@ -152,7 +152,7 @@ impl Policy {
     /// clock tolerance and the time for an acquisition.
     pub(crate) const fn rules(
         &self,
-        deadline: Option<End>,
+        deadline: Option<Deadline>,
         reconciles: bool,
         (tolerance, request_timeout): (Duration, Duration),
     ) -> Rules {

@@ -1,25 +1,27 @@
-//! Everything that one call knows of its key. Nothing else decides what is sent and what is told.
+//! What one call knows of its key: the writes that may still be applied, and the record that DynamoDB
+//! returned last. The machines decide from nothing else.
 
 use std::marker::PhantomData;
 
-use super::condition::Prospect;
-use super::record::Header;
-use super::write::{Form, Outcome, Reply, Write};
+use crate::condition::Prospect;
+use crate::machine::{Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
+use crate::record::Header;
+use crate::write::{Form, Write};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge {
     me: OwnerId,
-    /// Every write of ours that the store could still execute, answered or not: a copy of an answered
-    /// one may come late as well.
-    sent: Vec<Write>,
+    /// The writes of this call that DynamoDB may still apply. An answered write stays until the record
+    /// proves otherwise, because a copy of it may be delayed.
+    possible: Vec<Write>,
     seen: Seen,
-    /// A transaction of ours, or an answer in its place, was not heard of, or may have been executed by an
-    /// earlier try.
+    /// A completion of this call was sent and not confirmed: a transaction, or an answer that replaces a
+    /// version.
     has_lost_completion: bool,
 }
 
-/// What the store has shown last.
+/// What DynamoDB returned last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
     Nothing,
@@ -36,19 +38,35 @@ impl Seen {
     }
 }
 
-/// Proof that no write of this call's can land any more. It borrows what it was found in, so it does
-/// not outlive the next write.
+/// Proof that no write of this call can still be applied. It borrows the knowledge, so it does not
+/// outlive the next write.
 #[derive(Debug)]
 pub struct Settled<'a>(PhantomData<&'a Knowledge>);
 
-/// Proof that no write of this call's can land any more that has an effect. It borrows as
-/// [`Settled`] does.
+/// Proof that no completion of this call can still be applied. It borrows as [`Settled`] does.
 #[derive(Debug)]
 pub struct NoEffect<'a>(PhantomData<&'a Knowledge>);
 
+/// Proof that nothing ran, and that no completion of this call was applied or can still be. A machine makes
+/// it from [`NoEffect`], or if it never sends a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NothingHappened(());
+
+impl NothingHappened {
+    pub(crate) const fn proved(_: &NoEffect<'_>) -> Self {
+        Self(())
+    }
+
+    /// For a call that never sends a completion. An acquisition has no effect by itself.
+    pub(crate) const fn without_completions() -> Self {
+        Self(())
+    }
+}
+
 impl Knowledge {
     pub const fn new(me: OwnerId) -> Self {
-        Self { me, sent: Vec::new(), seen: Seen::Nothing, has_lost_completion: false }
+        let possible = Vec::new();
+        Self { me, possible, seen: Seen::Nothing, has_lost_completion: false }
     }
 
     pub const fn me(&self) -> &OwnerId {
@@ -59,99 +77,106 @@ impl Knowledge {
         &self.seen
     }
 
-    /// The record seen last, where it is this call's own.
+    /// The record that was seen last, if this call owns it.
     pub fn own(&self) -> Option<&Header> {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
-    /// The record that this response has shown, where it is this call's own, or one that it has just put.
-    pub fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
-        match reply.outcome {
-            Outcome::Applied if was_put => self.seen.record(),
-            Outcome::Applied | Outcome::Refused(Some(_)) | Outcome::Found(Some(_)) => self.own(),
-            _ => None,
+    /// The record that this reply has shown, if this call owns it or, with `was_put`, has just put it.
+    pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
+        match &reply.outcome {
+            Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),
+            Outcome::Write(WriteResult::Applied) => self.own(),
+            outcome => outcome.record().and_then(|_| self.own()),
         }
     }
 
-    /// Whether our own pending record is what was seen last.
+    /// Whether the record that was seen last is PENDING and this call owns it.
     pub fn holds_key(&self) -> bool {
         self.seen.record().is_some_and(|record| record.is_pending_of(&self.me))
     }
 
     /// A write is about to be sent.
     pub fn send(&mut self, write: &Write) {
-        self.sent.push(write.clone());
+        self.possible.push(write.clone());
     }
 
-    /// What became of `write`, or of a read.
+    /// A read or a write was answered, or timed out.
     pub fn learn(&mut self, reply: &Reply, write: Option<&Write>) {
-        if let Some(write) = write
-            && (reply.is_in_doubt || reply.outcome == Outcome::Unknown)
-        {
+        match (&reply.outcome, write) {
+            (Outcome::Read(ReadResult::Found(record)), _) => self.see(record.clone()),
+            (Outcome::Read(ReadResult::Stale(_) | ReadResult::Failed(_)), _) => {}
+            (Outcome::Write(result), Some(write)) => {
+                self.learn_result(result, reply.is_in_doubt, write);
+            }
+            (Outcome::Write(_), None) => {}
+        }
+    }
+
+    fn learn_result(&mut self, result: &WriteResult<Header>, is_in_doubt: bool, write: &Write) {
+        if is_in_doubt || matches!(result, WriteResult::Unknown(_)) {
             self.lose(write);
         }
-        match (&reply.outcome, write) {
-            (Outcome::Applied, Some(write)) => {
-                let record = write.applied_to(self.seen.record());
-                self.see(Some(record));
-            }
-            (Outcome::Refused(record), write) => {
-                // Of another write an earlier try may land: what was seen tells.
-                if let Some(write) = write.filter(|write| write.form == Form::Transaction)
-                    && !reply.is_in_doubt
-                {
-                    self.did_not_happen(write);
+        match result {
+            WriteResult::Applied => self.see(Some(write.applied_to(self.seen.record()))),
+            WriteResult::Rejected(record) => {
+                // An earlier try of another form may still be applied, unless the record shows that it
+                // cannot.
+                if write.form == Form::Transaction && !is_in_doubt {
+                    self.was_not_applied(write);
                 }
                 if let Some(record) = record {
                     self.see(Some(record.clone()));
                 }
             }
-            (Outcome::Found(record), _) => self.see(record.clone()),
-            (
-                Outcome::Conflict
-                | Outcome::Invalid
-                | Outcome::NotApplied(_)
-                | Outcome::ItemsRefused,
-                Some(write),
-            ) if !reply.is_in_doubt => self.did_not_happen(write),
+            WriteResult::Conflict(_)
+            | WriteResult::TokenUsed(_)
+            | WriteResult::Invalid(_)
+            | WriteResult::NotApplied(_)
+            | WriteResult::ItemsRejected(())
+                if !is_in_doubt =>
+            {
+                self.was_not_applied(write);
+            }
             _ => {}
         }
     }
 
-    /// The record is this, or was when the store said so.
+    /// DynamoDB returned this record.
     pub fn see(&mut self, record: Option<Header>) {
         self.seen = record.map_or(Seen::Absent, Seen::Record);
         self.forget_impossible();
     }
 
-    /// Nobody knows what becomes of it, or nobody waits for it.
+    /// The outcome of this write stays unknown.
     pub fn lose(&mut self, write: &Write) {
-        let completes = write.record.is_completed() && !write.condition.accepts_holder(&self.me);
+        let replaces_version = !write.condition.accepts_holder(&self.me);
+        let completes = write.record.is_completed() && replaces_version;
         self.has_lost_completion |= write.form == Form::Transaction || completes;
     }
 
-    /// The version that a lost completion asked for was there until it was put out of its way: it never
-    /// landed.
-    pub const fn rule_out(&mut self) {
+    /// The version that the lost completion requires was there until it was replaced: the completion was
+    /// never applied.
+    pub const fn rule_out_completion(&mut self) {
         self.has_lost_completion = false;
     }
 
-    /// Whether a completion of ours may have landed and another owner begun anew after it: what it has
-    /// left is not seen then. Only under [`Completed::Execute`](crate::policy::Completed::Execute).
+    /// Whether a completion of this call may have been applied and then replaced by another owner's record.
+    /// Only possible under [`Completed::Execute`](crate::policy::Completed::Execute).
     pub fn may_have_been_replaced(&self) -> bool {
-        let is_anothers = self.seen.record().is_some_and(|record| record.owner != self.me);
-        self.has_lost_completion && is_anothers
+        let is_others = self.seen.record().is_some_and(|record| record.owner != self.me);
+        self.has_lost_completion && is_others
     }
 
-    /// Of two that are alike, one.
-    fn did_not_happen(&mut self, write: &Write) {
-        if let Some(place) = self.sent.iter().rposition(|other| other == write) {
-            self.sent.remove(place);
+    /// Removes one of several equal writes.
+    fn was_not_applied(&mut self, write: &Write) {
+        if let Some(index) = self.possible.iter().rposition(|other| other == write) {
+            self.possible.remove(index);
         }
     }
 
-    /// Forgets writes whose condition can never be satisfied again. One that requires our own PENDING
-    /// record can be applied only if an acquisition of ours still can.
+    /// Forgets writes whose condition can never be satisfied again. A write that requires this call's own
+    /// PENDING record stays only while an acquisition can still be applied.
     fn forget_impossible(&mut self) {
         let (me, seen) = (&self.me, &self.seen);
         let prospect = |write: &Write| match seen {
@@ -161,33 +186,30 @@ impl Knowledge {
         };
         let is_acquisition =
             |write: &Write| prospect(write) == Prospect::Possible && write.record.is_pending_of(me);
-        let may_acquire = self.sent.iter().any(is_acquisition);
-        self.sent.retain(|write| match prospect(write) {
+        let may_acquire = self.possible.iter().any(is_acquisition);
+        self.possible.retain(|write| match prospect(write) {
             Prospect::Possible => true,
             Prospect::Impossible => false,
             Prospect::AfterAcquisition => may_acquire,
         });
     }
 
-    /// The proof that nothing of ours is under way.
     pub fn settled(&self) -> Option<Settled<'_>> {
-        self.sent.is_empty().then_some(Settled(PhantomData))
+        self.possible.is_empty().then_some(Settled(PhantomData))
     }
 
-    /// The proof that nothing of ours is under way that has an effect: what completes the record.
     pub fn no_effect(&self) -> Option<NoEffect<'_>> {
         let has_effect = |write: &Write| write.record.is_completed();
-        (!self.sent.iter().any(has_effect)).then_some(NoEffect(PhantomData))
+        (!self.possible.iter().any(has_effect)).then_some(NoEffect(PhantomData))
     }
 
-    /// Whether a transaction of ours may land.
+    /// Whether a transaction of this call may still be applied.
     pub fn may_transact(&self) -> bool {
-        self.sent.iter().any(|write| write.form == Form::Transaction)
+        self.possible.iter().any(|write| write.form == Form::Transaction)
     }
 
-    /// Whether a write of ours is in the table, or may be, or may yet arrive there, that keeps others
-    /// from the key.
+    /// Whether this call holds the key, or a write of it may still acquire the key.
     pub fn may_hold_key(&self) -> bool {
-        self.holds_key() || self.sent.iter().any(|write| write.record.is_pending_of(&self.me))
+        self.holds_key() || self.possible.iter().any(|write| write.record.is_pending_of(&self.me))
     }
 }

@@ -1,16 +1,16 @@
-//! A lease: how long it is, what is stamped, and for how long its holder may act.
+//! Leases: their length, their stamp, and the window in which the owner may act.
 
 use std::time::Duration;
 
-use super::time::{End, Now, StoreTime, Timestamp};
 use crate::policy::Lease;
+use crate::time::{Deadline, Now, StoreTime, Timestamp};
 
 /// For an operation without a deadline under [`Lease::Invocation`].
 const DEFAULT_RENEWED: Duration = Duration::from_secs(30);
 
 impl Lease {
-    /// How long a lease is that is taken or renewed now, with so much left until the deadline. What its
-    /// stamp may be short by and not be found so (`margin`) is added to an invocation's.
+    /// The length of a lease that is acquired or renewed now. The lease of an invocation is longer by
+    /// `margin`, because its stamp may be too early by as much without being detected.
     pub fn length(self, deadline_left: Option<Duration>, margin: Duration) -> Duration {
         match (self, deadline_left) {
             (Self::Invocation, Some(left)) => left + margin,
@@ -19,8 +19,8 @@ impl Lease {
         }
     }
 
-    /// How much of its length may be over, or may not be known to be there, when it is granted.
-    pub fn may_lack(self, deadline: Option<End>, margin: Duration) -> Duration {
+    /// How much of the length may be over or uncertain when the lease is granted.
+    pub fn may_lack(self, deadline: Option<Deadline>, margin: Duration) -> Duration {
         match (self, deadline) {
             (Self::Invocation, Some(_)) => margin,
             (Self::Invocation, None) => margin.max(DEFAULT_RENEWED / 3),
@@ -28,8 +28,8 @@ impl Lease {
         }
     }
 
-    /// How long a lease is that has to be renewed, if it has to.
-    pub fn renewed(self, deadline: Option<End>) -> Option<Duration> {
+    /// The length of a lease that has to be renewed, if it has to be.
+    pub fn renewed(self, deadline: Option<Deadline>) -> Option<Duration> {
         match (self, deadline) {
             (Self::Renewed(length), _) => Some(length),
             (Self::Invocation, None) => Some(DEFAULT_RENEWED),
@@ -38,7 +38,7 @@ impl Lease {
     }
 }
 
-/// How long a record is held that is stamped now, and how long it is kept.
+/// When the lease of a record expires, and when the record does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseTerm {
     pub lease_expires_at: Timestamp,
@@ -47,7 +47,7 @@ pub struct LeaseTerm {
 }
 
 impl LeaseTerm {
-    /// The same term, with an end that is none of `others`.
+    /// The same term, or a slightly longer one, with an end that none of `others` equals.
     pub fn unlike(mut self, others: &[Timestamp]) -> Self {
         while others.contains(&self.lease_expires_at) {
             self = self.not_before(self.lease_expires_at.shifted(1));
@@ -55,7 +55,7 @@ impl LeaseTerm {
         self
     }
 
-    /// So much longer, the retention after it included.
+    /// The term with a later end, and the same retention after it.
     pub fn not_before(mut self, lease_expires_at: Timestamp) -> Self {
         let longer = lease_expires_at.since(self.lease_expires_at);
         let expires_at = Timestamp::from_millis(self.expires_at.saturating_mul(1000));
@@ -65,18 +65,19 @@ impl LeaseTerm {
     }
 }
 
-/// The time in which the holder of a lease may act.
+/// The time in which the owner of a lease may act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// What the record says, in store time.
+    /// The end of the lease in the record, in store time.
     pub lease_expires_at: Timestamp,
-    /// By this machine's clocks; not after the lease, whatever the store's clock can show by then.
-    pub end: End,
+    /// The end by the clocks of this machine. It is never after the lease, whatever store time is within
+    /// its bounds.
+    pub end: Deadline,
 }
 
 impl Window {
-    /// What a response leaves that has shown a lease of `length`, of which `may_lack` may be over or
-    /// unknown, and whose stamp can be wrong by `margin`.
+    /// The window of a lease of `length` that a response has shown. `may_lack` of it may be over or
+    /// uncertain, and its stamp may be wrong by `margin`.
     pub(crate) fn verified(
         now: Now,
         lease_expires_at: Timestamp,
@@ -96,8 +97,8 @@ impl Window {
         Some(Self { lease_expires_at, end: seen.plus(left?) })
     }
 
-    /// As a later response leaves it. Where the machine's clocks have come apart since, one of them may say
-    /// too little from now on: its end is what the store's time leaves.
+    /// The window after a later response. If the two clocks of this machine have come apart since the window
+    /// was set, one of them may have missed time, so the end is computed from store time again.
     pub(crate) fn heard(self, time: StoreTime) -> Self {
         if !self.end.is_apart(time.received) {
             return self;
@@ -107,19 +108,19 @@ impl Window {
     }
 }
 
-/// What a lease has to be that is to be used.
+/// The conditions on a lease that may be used.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     length: Duration,
-    /// How much of that may be over, or may not be known to be there.
+    /// How much of it may be over or uncertain.
     may_lack: Duration,
-    /// What a stamp can be wrong by.
+    /// How wrong a stamp may be.
     margin: Duration,
 }
 
 impl Bounds {
-    /// What is left of a lease for sure, where the store's clock is known to lie between two times, after
-    /// a round trip that `took` so long.
+    /// What is certainly left of a lease if store time is between `earliest` and `latest`, after a round trip
+    /// that took `took`.
     fn left(
         self,
         lease_expires_at: Timestamp,
@@ -141,8 +142,8 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_secs(60);
 
-    /// What is left of a lease that was stamped by a clock ahead of the store's, where the request took
-    /// so long to the store and back; all in ms.
+    /// What is left of a lease whose stamp is `ahead` of store time. The request took `there` to DynamoDB
+    /// and `back`. All in ms.
     fn left(store: i64, ahead: i64, there: i64, back: i64) -> Option<Duration> {
         let margin = Duration::from_secs(2);
         let bounds = Bounds { length: LENGTH, may_lack: LENGTH / 3, margin };
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_of_an_exact_clock_is_used_and_never_for_longer_than_it_lasts() {
+    fn the_lease_of_an_exact_clock_is_never_used_for_longer_than_it_lasts() {
         for store in (100_000..101_000).step_by(37) {
             for (there, back) in [(0, 0), (40, 60), (0, 1000), (1000, 7000), (900, 0)] {
                 let left = left(store, 0, there, back).expect("it is right");
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_clock_does_not_hide_behind_a_slow_response() {
+    fn a_slow_response_does_not_hide_a_slow_clock() {
         let left = left(104_000, -4_000, 0, 13_000).expect("two thirds of it");
         assert!(left <= Duration::from_secs(43), "{left:?}");
     }

@@ -1,9 +1,13 @@
-//! The state machines of [`dynamodb-idempotency`](https://docs.rs/dynamodb-idempotency): what a call
-//! knows, what it sends next and what it returns. Nothing here waits, sends requests, reads a clock or
-//! generates random numbers; the library does that and passes in the results.
+//! The state machines of [`dynamodb-idempotency`](https://docs.rs/dynamodb-idempotency): they decide
+//! which request a call sends next and what it returns. A machine never waits, sends requests, reads a
+//! clock or generates random numbers: the library does that and passes the results in.
 //!
-//! Two machines share one [`Knowledge`]: [`Acquire`] obtains a key, and [`End`] ends an execution. The
-//! project's search explores every state that they can reach.
+//! [`Acquisition`] acquires a key, and [`Finish`] ends an execution. Both return [`Command`]s, and both
+//! decide from one [`Knowledge`]: the record seen last, and the writes that may still be applied. The
+//! search of the project explores every state that they can reach.
+//!
+//! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`] and [`Finish`].
+//! `docs/protocol.md` defines the words and the rules.
 //!
 //! This crate is not an interface for users, and makes no promise of stability.
 #![allow(
@@ -15,30 +19,32 @@
     reason = "not an interface for users"
 )]
 
-mod acquire;
+mod acquisition;
 mod condition;
 mod decide;
-mod end;
+mod finish;
 mod knowledge;
 mod lease;
+mod machine;
 mod owner;
 pub mod policy;
 mod record;
+mod retention;
 mod rules;
 pub mod time;
 mod tries;
 mod write;
 
-pub use self::acquire::{
-    Acquire, First, Goal, Granted, NothingHappened, Reason, Resolution, Stop, Told, released_until,
-};
+pub use self::acquisition::{Acquisition, CallResult, Goal, Granted, Next, Reason, Resolution};
 pub use self::condition::{Condition, Term};
 pub use self::decide::{Decision, decide};
-pub use self::end::{End, Ended, Leaving, NoCommit, Renewal};
-pub use self::knowledge::Knowledge;
+pub use self::finish::{FailureWrite, Finish, FinishResult, NoCommit, Renewal};
+pub use self::knowledge::{Knowledge, NothingHappened};
 pub use self::lease::{LeaseTerm, Window};
+pub use self::machine::{Cause, Command, Machine, Outcome, ReadResult, Reply, WriteResult};
 pub use self::owner::OwnerId;
 pub use self::record::{Header, State, Status, Version};
+pub use self::retention::released_until;
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules, TooLate};
 pub use self::tries::Tries;
-pub use self::write::{Cause, Command, Form, Machine, Outcome, Reply, Write};
+pub use self::write::{Form, Write};

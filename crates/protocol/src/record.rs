@@ -1,24 +1,24 @@
-//! What the protocol sees of a record: who has it, how it stands, and until when.
+//! What the protocol reads of a record: its owner, its state, and how long it is valid.
 
-use super::time::Timestamp;
 use crate::owner::OwnerId;
+use crate::time::Timestamp;
 
-/// A record without what it carries: its answer and the results of its steps.
+/// A record without its answer and the results of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     pub owner: OwnerId,
     pub state: State,
     pub attempt: u32,
-    /// How many of the attempts were released, or given back with nothing executed.
+    /// How many of the attempts were released or undone. They do not count for `max_attempts`.
     pub released_attempts: u32,
     pub created_at: Timestamp,
-    /// Of a finished one. No two completions of one owner have the same.
+    /// Of a finished record. No two completions of one owner have the same time.
     pub completed_at: Option<Timestamp>,
     /// Epoch seconds.
     pub expires_at: i64,
-    /// How many steps are stored, where the attribute is there.
+    /// The size of the map of steps, if the attribute exists.
     pub steps: Option<usize>,
-    /// Whether it is of the request that this call makes.
+    /// Whether its fingerprint is that of this call's request.
     pub is_same_request: bool,
 }
 
@@ -28,13 +28,13 @@ pub enum State {
         lease_expires_at: Timestamp,
     },
     Completed,
-    /// A failure that was kept.
+    /// A failure that is kept.
     Failed,
-    /// In nobody's hands: whoever comes may replace it, by compare-and-set.
+    /// No call owns it. Each call may replace it by compare-and-set.
     Released,
 }
 
-/// The state's name in the table.
+/// The status attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     Pending,
@@ -72,11 +72,11 @@ impl State {
     }
 }
 
-/// Which state of a record was seen: what a compare-and-set compares.
+/// The version of a record, which a compare-and-set compares.
 ///
-/// A renewal keeps the owner and a completion keeps it too, so the owner alone would let a taker
-/// overwrite either. A step that an owner stores after its lease changes none of the three, and a
-/// taker that does not know of it would run it again: steps only get more, so their number tells.
+/// A renewal and a completion keep the owner, so a takeover that compared only the owner would overwrite
+/// both. An owner may store a step after its lease has expired, which changes only the number of steps;
+/// a takeover that did not compare it would run the step again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
     pub owner: OwnerId,
@@ -86,8 +86,8 @@ pub struct Version {
 }
 
 impl Header {
-    /// A record that its owner writes without steps: with its attempt and those of them that were released,
-    /// and when it was created, completed, and expires.
+    /// A record of `owner` without steps. The pairs are `attempt` and `released_attempts`, and the times
+    /// of creation, completion and expiry.
     pub(crate) fn of(
         owner: &OwnerId,
         state: State,
@@ -124,27 +124,27 @@ impl Header {
         self.state == State::Completed
     }
 
-    /// Whether it is garbage, at `now` in store time, that TTL has not collected yet; a PENDING one
-    /// only once its lease is over as well.
+    /// Whether TTL may delete it at `now`, in store time. A PENDING record also needs an expired lease.
     pub const fn is_past_retention(&self, now: Timestamp) -> bool {
         now.millis() > self.expires_at.saturating_mul(1000)
     }
 }
 
-/// A record that was taken, as it was found: what there was before stays counted. What is abandoned again
-/// gets an owner that nobody is, so that no late write of the one that gives it back changes it. `None`
-/// where it is left in nobody's hands: there was nothing that is to stay.
-pub(crate) fn as_found(taken: Option<&Header>, given_back: &Header) -> Option<Header> {
-    let taken = taken?;
-    match taken.state {
+/// The record that an undo restores: the state of the record that was replaced, with the counters of
+/// `undone`. An abandoned record gets an owner id that no call has, so delayed writes of the call that
+/// undoes are rejected. `None` if the record has to be released, because there is no earlier state to
+/// restore.
+pub(crate) fn restored(replaced: Option<&Header>, undone: &Header) -> Option<Header> {
+    let replaced = replaced?;
+    match replaced.state {
         State::Pending { .. } => Some(Header {
-            owner: given_back.owner.alternate(),
-            state: taken.state,
+            owner: undone.owner.alternate(),
+            state: replaced.state,
             completed_at: None,
-            ..given_back.clone()
+            ..undone.clone()
         }),
-        State::Failed => Some(Header { state: State::Failed, ..given_back.clone() }),
-        // Its answer is gone once it is taken.
+        State::Failed => Some(Header { state: State::Failed, ..undone.clone() }),
+        // The takeover has removed the answer.
         State::Completed | State::Released => None,
     }
 }
@@ -154,11 +154,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_that_was_taken_over_is_there_again_when_nothing_was_executed() {
+    fn an_undo_restores_a_kept_failure() {
         let times = (Timestamp::from_millis(0), None, 0);
         let of = |state| Header::of(&OwnerId(1), state, (2, 0), times);
-        let found = as_found(Some(&of(State::Failed)), &of(State::Released));
-        assert_eq!(found.map(|record| record.state), Some(State::Failed));
-        assert!(as_found(None, &of(State::Released)).is_none());
+        let restored_failure = restored(Some(&of(State::Failed)), &of(State::Released));
+        assert_eq!(restored_failure.map(|record| record.state), Some(State::Failed));
+        assert!(restored(None, &of(State::Released)).is_none());
     }
 }

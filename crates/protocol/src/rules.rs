@@ -1,22 +1,18 @@
-//! What a call goes by: its policy, its deadline and the builder's settings, as plain data.
+//! The rules of a call: its policy, its deadline and the settings of the builder, as plain data.
 
 use std::time::Duration;
 
-use super::acquire::RELEASED_FOR;
-use super::condition::Condition;
-use super::lease::{LeaseTerm, Window};
-use super::record::{Header, State};
-use super::time::{End, Now, Stamp, StoreTime, Timestamp, Uptime};
-use super::write::{Form, Write};
+use crate::lease::{LeaseTerm, Window};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
+use crate::time::{Deadline, Now, Stamp, StoreTime, Timestamp, Uptime};
 
-/// What must be left of a deadline for an answer to get out.
+/// How long before the deadline the last request has to end, so that the answer is returned in time.
 pub const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
 
-/// What even a request gets for which no time is left: long enough for an answer to come.
+/// The time limit of a request for which no time is left: long enough for a response.
 pub const MIN_LIMIT: Duration = Duration::from_millis(100);
 
-/// To how much a `Date` is exact.
+/// The resolution of a `Date`.
 pub const DATE_RESOLUTION: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +20,7 @@ pub struct Rules {
     pub completed: Completed,
     pub failure: Failure,
     pub takeover: Takeover,
-    /// Whether a hook judges an abandoned operation, in the place of `takeover`.
+    /// Whether a hook judges an abandoned operation, instead of `takeover`.
     pub reconciles: bool,
     pub lease: Lease,
     pub in_progress: InProgress,
@@ -32,45 +28,45 @@ pub struct Rules {
     pub retention: Duration,
     pub completion_timeout: Duration,
     /// When the caller's time is over.
-    pub deadline: Option<End>,
-    /// What a `Date` may be wrong by.
+    pub deadline: Option<Deadline>,
+    /// How wrong a `Date` may be.
     pub tolerance: Duration,
-    /// How long an acquisition may take, all that it sends together.
+    /// How long all requests of an acquisition may take together.
     pub request_timeout: Duration,
 }
 
-/// The deadline is over: nothing may be written any more.
+/// The deadline is over: nothing may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
 
 impl Rules {
-    /// Whether the record of a completed operation may be another's by now.
+    /// Whether a completed operation runs again, so that another owner may have replaced its record.
     pub fn replaces_completed(&self) -> bool {
         self.completed == Completed::Execute
     }
 
-    /// By when a round trip must be over, so that the answer gets out before the deadline.
-    pub fn answer_by(&self) -> Option<End> {
+    /// When the last round trip has to end, so that the answer is returned before the deadline.
+    pub fn answer_by(&self) -> Option<Deadline> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
-    /// `until`, or when the answer has to get out where that is sooner.
-    pub fn before_answer(&self, until: End) -> End {
+    /// `until`, or [`answer_by`](Self::answer_by) if that is earlier.
+    pub fn before_answer(&self, until: Deadline) -> Deadline {
         self.answer_by().map_or(until, |answer_by| until.or(answer_by))
     }
 
-    /// How long a request may last, so that the answer gets out before the deadline.
+    /// The time limit of a request, so that the answer is returned before the deadline.
     pub fn time_until_answer(&self, now: Now) -> Duration {
         self.answer_by().map_or(Duration::MAX, |until| now.left(until).max(MIN_LIMIT))
     }
 
-    /// How long a call that began at `started` still waits for an operation that another owner runs.
+    /// How long a call that began at `started` still waits for another owner.
     pub fn wait_left(&self, now: Now, started: Uptime) -> Duration {
         let InProgress::Wait { timeout } = self.in_progress else { return Duration::ZERO };
-        now.left(self.before_answer(End::lasting_from(started, timeout)))
+        now.left(self.before_answer(Deadline::lasting_from(started, timeout)))
     }
 
-    /// How long the lease of an owner is that starts now.
+    /// The length of a lease that is acquired now.
     pub fn lease_length(&self, now: Now) -> Result<Duration, TooLate> {
         let left = self.deadline.map(|deadline| now.left(deadline));
         if left.is_some_and(|left| left.is_zero()) {
@@ -86,15 +82,15 @@ impl Rules {
 
     /// A lease that begins now. The response to its write verifies it ([`window`](Self::window)).
     ///
-    /// Where a slow response has told the time, the lease is rather too short than longer than its length:
-    /// the owner may crash before it hears that the lease is wrong.
+    /// After a slow response, whose `Date` leaves much uncertainty, the lease may be too short but never
+    /// longer than its length: the owner may crash before it can correct the lease.
     pub fn term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         self.term_from(stamp.at.min(stamp.earliest.plus(self.lease_margin())), length)
     }
 
     /// As [`term`](Self::term), for a lease that this call holds. A wall clock that has jumped forward never
-    /// makes it longer: the owner may be stopped while the write is in flight. After a freeze it is too
-    /// short, which the response shows.
+    /// makes it longer, because the owner may be stopped while the write is in flight. After a freeze it is
+    /// too short, which the response shows.
     pub fn held_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         let earliest = stamp.earliest.min(stamp.by_uptime);
         self.term_from(stamp.at.min(earliest.plus(self.lease_margin())), length)
@@ -102,46 +98,18 @@ impl Rules {
 
     fn term_from(&self, begins: Timestamp, length: Duration) -> LeaseTerm {
         let lease_expires_at = begins.plus(length);
-        // As long as the retention lasts, what was left unfinished is known as that.
+        // An abandoned record is kept for the retention as well.
         let expires_at = lease_expires_at.plus(self.retention).seconds_up();
         LeaseTerm { lease_expires_at, expires_at }
     }
 
-    /// The write that corrects `expires_at` of a finished record, where the response that has shown the
-    /// record says that it expires too early. `made`: when the record was stamped.
-    ///
-    /// The monotonic clock alone measures the time since: a wall clock that was corrected meanwhile would
-    /// hide the error.
-    pub(super) fn extension(
-        &self,
-        shown: &Header,
-        made: Uptime,
-        time: Option<StoreTime>,
-    ) -> Option<Write> {
-        let time = time?;
-        let kept_for = match shown.state {
-            State::Completed | State::Failed => self.retention,
-            State::Released => RELEASED_FOR,
-            State::Pending { .. } => return None,
-        };
-        let stamped = time.date.minus(time.received.uptime.since(made));
-        let least = stamped.plus(kept_for).minus(self.lease_margin());
-        if shown.expires_at >= least.seconds_up() {
-            return None;
-        }
-        let expires_at = time.latest().plus(kept_for).seconds_up();
-        let record = Header { expires_at, ..shown.clone() };
-        let condition = Condition::unchanged(&shown.version());
-        Some(Write { form: Form::Stamp, condition, record })
-    }
-
-    /// What a stamp can be wrong by and not be found so: the tolerance, and a `Date`'s resolution.
-    fn lease_margin(&self) -> Duration {
+    /// How wrong a stamp may be without being detected: the tolerance and the resolution of a `Date`.
+    pub(crate) fn lease_margin(&self) -> Duration {
         self.tolerance + DATE_RESOLUTION
     }
 
-    /// The window that a response leaves which has shown the lease in our hands. Nothing where it was
-    /// stamped wrong, or is over for more than a third: then it has to be stamped anew.
+    /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if more
+    /// than a third of the lease is over: then it has to be stamped again.
     pub fn window(
         &self,
         now: Now,
@@ -151,7 +119,7 @@ impl Rules {
         self.window_until(now, self.deadline, lease_expires_at, time)
     }
 
-    /// As [`window`](Self::window), of a lease that was renewed.
+    /// As [`window`](Self::window), for a lease that was renewed.
     pub fn renewed_window(
         &self,
         now: Now,
@@ -164,7 +132,7 @@ impl Rules {
     fn window_until(
         &self,
         now: Now,
-        deadline: Option<End>,
+        deadline: Option<Deadline>,
         lease_expires_at: Timestamp,
         time: Option<StoreTime>,
     ) -> Option<Window> {

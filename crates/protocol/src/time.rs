@@ -1,13 +1,12 @@
-//! Time as values: what clocks have shown, and what follows from it. Nothing here asks a clock.
+//! Time as values. Nothing here reads a clock.
 //!
-//! Leases compare the clocks of two machines. DynamoDB stamps every response with a `Date`, which
-//! makes the store the clock that both agree on: an owner stamps its lease in store time as it
-//! last saw it, and a taker judges a lease by the `Date` of the very response that brought the
-//! record.
+//! A lease is written by one machine and judged by another. Both use store time, DynamoDB's clock, which
+//! each response shows in its `Date` header. An owner stamps its lease with the store time that it has
+//! learned. Another call judges the lease by the `Date` of the response that returned the record.
 //!
-//! The machine's own time is a pair: a wall clock, which can be set, and a monotonic one, which stands
-//! still while the machine is frozen. What ends by a clock ends by whichever of the two is first
-//! there, and a length is measured by the monotonic one.
+//! Local time is a pair: the wall clock, which can be set, and the monotonic clock, which stops while the
+//! machine is frozen. A deadline is over as soon as one of the two clocks reaches it. A length is measured
+//! by the monotonic clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -32,7 +31,7 @@ impl Timestamp {
         let epoch = SystemTime::UNIX_EPOCH;
         let time =
             if self.0 < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
-        // No clock that this program can run under shows such a time.
+        // Out of the range of the system's clock.
         time.unwrap_or(epoch)
     }
 
@@ -40,7 +39,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Whole seconds, rounded up: a TTL attribute must never lie before the instant it stands for.
+    /// Whole seconds, rounded up, so that TTL never deletes too early.
     pub const fn seconds_up(self) -> i64 {
         self.0.div_euclid(1000) + (self.0.rem_euclid(1000) != 0) as i64
     }
@@ -57,7 +56,7 @@ impl Timestamp {
         Self(self.0.saturating_add(millis))
     }
 
-    /// The time from `earlier` to `self`; zero if it is the other way round.
+    /// The time from `earlier` to `self`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0).try_into().unwrap_or(0))
     }
@@ -67,18 +66,18 @@ pub fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// What the monotonic clock shows: milliseconds since some moment before this process's first call.
+/// The monotonic clock: milliseconds since a moment before the first call of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uptime(pub i64);
 
 impl Uptime {
-    /// The time from `earlier` to `self`; zero if it is the other way round.
+    /// The time from `earlier` to `self`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Timestamp(self.0).since(Timestamp(earlier.0))
     }
 }
 
-/// What this machine's two clocks show.
+/// The two clocks of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
     pub wall: Timestamp,
@@ -86,38 +85,36 @@ pub struct Local {
 }
 
 impl Local {
-    /// How far the wall clock is ahead of the monotonic one: another value, and one of them has jumped
-    /// or stood still.
+    /// How far the wall clock is ahead of the monotonic clock. If it changes, one of them has jumped or
+    /// stopped.
     fn lead(self) -> i64 {
         self.wall.0.saturating_sub(self.uptime.0)
     }
 
-    /// How long ago `earlier` may be: one of the clocks may tell too little.
+    /// The time since `earlier`, by the clock that measures more.
     fn longest_since(self, earlier: Self) -> Duration {
         self.wall.since(earlier.wall).max(self.uptime.since(earlier.uptime))
     }
 
-    /// So much later.
-    pub fn plus(self, duration: Duration) -> End {
+    pub fn plus(self, duration: Duration) -> Deadline {
         let uptime = self.uptime.0.saturating_add(millis(duration));
-        End { wall: self.wall.plus(duration), uptime: Uptime(uptime) }
+        Deadline { wall: self.wall.plus(duration), uptime: Uptime(uptime) }
     }
 }
 
-/// An instant by both of this machine's clocks: it is there as soon as one of them says so.
+/// An instant by both clocks of this machine. It is over as soon as one of them reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct End {
+pub struct Deadline {
     pub wall: Timestamp,
     pub uptime: Uptime,
 }
 
-impl End {
-    /// Whichever is first, by each clock.
+impl Deadline {
+    /// The earlier one, by each clock.
     pub fn or(self, other: Self) -> Self {
         Self { wall: self.wall.min(other.wall), uptime: self.uptime.min(other.uptime) }
     }
 
-    /// So much earlier.
     pub fn minus(self, duration: Duration) -> Self {
         let uptime = self.uptime.0.saturating_sub(millis(duration));
         Self { wall: self.wall.minus(duration), uptime: Uptime(uptime) }
@@ -134,7 +131,7 @@ impl End {
         are_apart(set, now)
     }
 
-    /// How long it is from `now` to there; zero once one of the clocks is there.
+    /// The time left, or zero once one of the clocks has reached it.
     pub fn left(self, now: Local) -> Duration {
         let by_wall = self.wall.since(now.wall);
         let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
@@ -142,37 +139,37 @@ impl End {
     }
 }
 
-/// What one response told about the store's clock.
+/// What one response shows of store time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreTime {
-    /// The response's `Date`: the store's clock read this, cut to the whole second, at some instant
-    /// between `sent` and `received`.
+    /// The `Date` of the response: store time at some instant between `sent` and `received`, cut to the
+    /// second.
     pub date: Timestamp,
-    /// When the request left.
+    /// When the request was sent.
     pub sent: Local,
-    /// When the response was there.
+    /// When the response arrived.
     pub received: Local,
 }
 
 impl StoreTime {
-    /// The most that the store's clock can have shown when the response was there.
+    /// The latest possible store time when the response arrived.
     pub fn latest(self) -> Timestamp {
         self.date.shifted(999).plus(self.elapsed())
     }
 
-    /// The longest that the round trip can have lasted.
+    /// The longest possible duration of the round trip.
     pub fn elapsed(self) -> Duration {
         self.received.longest_since(self.sent)
     }
 
-    /// The least and the most that the store's clock can be ahead of the wall clock, in ms.
+    /// How far store time is ahead of the wall clock, at least and at most, in ms.
     pub fn bounds(self) -> (i64, i64) {
         let ahead = |store: Timestamp| store.0.saturating_sub(self.received.wall.0);
         (ahead(self.date), ahead(self.latest()))
     }
 }
 
-/// By how much the lead of the wall clock may change before it counts, in ms: the two are not read at
+/// How much the lead of the wall clock may change without meaning, in ms: the two clocks are not read at
 /// the same instant.
 const APART: u64 = 500;
 
@@ -180,12 +177,12 @@ fn are_apart(before: Local, now: Local) -> bool {
     now.lead().saturating_sub(before.lead()).unsigned_abs() > APART
 }
 
-/// What the responses so far have told about the store's clock.
+/// What the responses so far have shown of store time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Learned {
-    /// How far the store's clock is ahead of the wall clock, in ms.
+    /// The offset from the wall clock to store time, in ms.
     pub offset: i64,
-    /// How far it is at least.
+    /// Its lower bound.
     pub least: i64,
     /// Of the last response.
     pub date: Option<Timestamp>,
@@ -193,19 +190,19 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Moves the offset as little as the response asks for: the bounds of many responses close in
-    /// on the truth, and a clock that was right stays untouched by a `Date`'s coarseness.
+    /// Moves the offset as little as the bounds of the response require, so that the resolution of a `Date`
+    /// never moves a clock that is right.
     pub fn observe(before: Option<Self>, time: StoreTime) -> Self {
         let StoreTime { date, received, .. } = time;
         let (least, most) = time.bounds();
         let offset = before.map_or(0, |learned| learned.offset).clamp(least, most);
-        // Two bounds are of one offset as long as no clock has jumped between the responses.
+        // An earlier bound is valid if no clock has jumped since.
         let bounded = before.filter(|learned| !are_apart(learned.received, received));
         let least = bounded.map_or(least, |learned| learned.least.clamp(least, most));
         Self { offset, least, date: Some(date), received }
     }
 
-    /// After a response without a `Date`. The local clock is the only one there is.
+    /// After a response without a `Date`: the local clock is used.
     pub fn undated(received: Local) -> Self {
         Self { offset: 0, least: 0, date: None, received }
     }
@@ -220,29 +217,29 @@ impl Learned {
     }
 }
 
-/// A time that may be written into a record. It exists only where a response has told the store's time.
+/// A time that may be written into a record. It exists only if a response has shown store time.
 ///
-/// It is the wall clock plus the offset learned last, and never before the last `Date` and the time since.
-/// A clock that has jumped or stood still since that response makes it wrong, so the machines verify each
-/// stamp against the `Date` of the response that shows it, and write it again if it is wrong.
+/// It is the wall clock plus the offset learned last, and never before the last `Date` plus the time since.
+/// A clock that has jumped or stopped since that response makes it wrong. So the machines verify each stamp
+/// by the `Date` of the response that shows it, and correct it if it is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     pub at: Timestamp,
-    /// The store's clock shows at least this, if no clock has jumped since the last response.
+    /// The earliest possible store time, if no clock has jumped since the last response.
     pub earliest: Timestamp,
-    /// The last `Date` plus the monotonic time since: it is too early after a freeze, and a jump of the
-    /// wall clock does not change it. Without a `Date`, the same as `at`.
+    /// The last `Date` plus the monotonic time since. It is too early after a freeze, but a jump of the wall
+    /// clock does not change it. Without a `Date`, the same as `at`.
     pub by_uptime: Timestamp,
     /// When it was made.
     pub made: Uptime,
 }
 
-/// Store time as well as this machine knows it, even before the first response. It judges what has no
-/// better time, and is never written into a record.
+/// An estimate of store time, even before the first response. It is used to judge records if there is no
+/// better time, and never written into a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guess(pub Timestamp);
 
-/// What the clocks show at one moment.
+/// The clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Now {
     pub local: Local,
@@ -264,8 +261,8 @@ impl Now {
         Guess(self.learned.map_or(self.local.wall, |learned| learned.store(self.local)))
     }
 
-    /// The time by which to judge a record that a response brought: never later than the store's
-    /// own at that instant. Without a `Date`, the local clock less the tolerance.
+    /// The time by which a call judges the record that a response returned. It is never later than store
+    /// time. Without a `Date`, it is the local clock less the tolerance.
     pub fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         match time {
             Some(time) => time.date,
@@ -273,23 +270,22 @@ impl Now {
         }
     }
 
-    /// How long it is until then; zero once one of the clocks is there.
-    pub fn left(self, end: End) -> Duration {
+    pub fn left(self, end: Deadline) -> Duration {
         end.left(self.local)
     }
 
-    pub fn is_over(self, end: End) -> bool {
+    pub fn is_over(self, end: Deadline) -> bool {
         self.left(end).is_zero()
     }
 
-    /// The end of a length of time that begins now: by the monotonic clock, however the wall clock is
-    /// set meanwhile.
-    pub fn lasting(self, length: Duration) -> End {
-        End::lasting_from(self.local.uptime, length)
+    /// The end of a length of time that begins now. Only the monotonic clock counts, however the wall clock
+    /// is set meanwhile.
+    pub fn lasting(self, length: Duration) -> Deadline {
+        Deadline::lasting_from(self.local.uptime, length)
     }
 }
 
-/// Waiting times between tries: each is drawn from the upper half of a bound that doubles.
+/// Pauses between tries: each is a random time in the upper half of a bound, which doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backoff {
     bound: Duration,

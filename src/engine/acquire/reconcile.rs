@@ -1,27 +1,30 @@
-//! An abandoned operation and what a hook says of it.
+//! An abandoned operation, and the hook's resolution of it.
 
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::carried::Resolved;
-use super::{Acquirer, Acquisition};
+use super::hook_body::Resolved;
+use super::{AcquireResult, Acquirer};
 use crate::engine::hook::{Abandoned, Settlement, Verdict};
 use crate::error::Error;
 use crate::protocol::Resolution;
 use crate::record::Checkpoints;
 
 impl Acquirer<'_> {
-    pub(super) fn put_to_hook(&mut self) -> Result<Acquisition, Error> {
-        let Some(record) = &self.wire.last else { return Err(self.wire.take_error()) };
+    pub(super) fn hook_call(&mut self) -> Result<AcquireResult, Error> {
+        let Some(record) = &self.session.last else { return Err(self.session.take_error()) };
         let (coding, key) = (self.core.coding.clone(), self.call.key.clone());
-        Ok(Acquisition::Reconcile(Box::new(Abandoned::new(coding, key, record))))
+        Ok(AcquireResult::Reconcile(Box::new(Abandoned::new(coding, key, record))))
     }
 
-    /// Goes on after [`Acquisition::Reconcile`] with the hook's resolution.
-    pub(crate) fn resume(&mut self, verdict: Verdict) -> BoxFuture<'_, Result<Acquisition, Error>> {
-        let steps = self.wire.last.as_ref().and_then(|record| record.steps.as_ref());
+    /// Continues after [`AcquireResult::Reconcile`] with the hook's resolution.
+    pub(crate) fn resume(
+        &mut self,
+        verdict: Verdict,
+    ) -> BoxFuture<'_, Result<AcquireResult, Error>> {
+        let steps = self.session.last.as_ref().and_then(|record| record.steps.as_ref());
         let steps_bytes = steps.map_or(0, Checkpoints::bytes);
         let (resolution, settlement) = match verdict {
             Verdict::Settle(settled @ Settlement::Completed(_)) => {
@@ -32,12 +35,12 @@ impl Acquirer<'_> {
             Verdict::Refuse => (Resolution::Refuse, None),
         };
         let resolved = |settlement| Resolved { settlement, stored: None, steps_bytes };
-        self.carried.resolved = settlement.map(resolved);
+        self.body.resolved = settlement.map(resolved);
         let command = self.machine.resolved(self.core.table.clock.moment(), resolution);
-        self.go_on(command).boxed()
+        self.proceed(command).boxed()
     }
 
-    /// How long a hook may take: the answer has to get out before the deadline.
+    /// How long a hook may take, so that the answer is returned before the deadline.
     pub(crate) fn time_left(&self) -> Duration {
         self.core.time_until(self.call.answer_by())
     }

@@ -46,7 +46,7 @@ impl Steps {
         known.has_map || known.are_sent
     }
 
-    /// Whether this execution has sent any, beside what it has found.
+    /// Whether this execution has sent any, apart from those that it has found.
     pub(crate) fn were_sent(&self) -> bool {
         self.lock().are_sent
     }
@@ -115,7 +115,7 @@ impl Steps {
     }
 }
 
-/// A name in use; free again where its step came to nothing that could be in the record.
+/// A name in use. It is free again if its step cannot be in the record.
 pub(super) struct Name<'a> {
     steps: &'a Steps,
     pub(super) text: &'a str,

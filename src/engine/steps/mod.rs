@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::known::Steps;
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
-use crate::dynamodb::{Reply, WriteOutcome};
+use crate::dynamodb::{Reply, WriteResult};
 use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, StepError};
 use crate::record::{Checkpoint, Item, Record, State};
@@ -112,9 +112,9 @@ impl Execution {
         self.inner.core.coding.of(&self.inner.claim.key)
     }
 
-    /// An effect that begins after the lease may happen beside the next owner's.
+    /// An effect that begins after the lease has expired may overlap with that of the next owner.
     fn may_start(&self, name: &str) -> Result<(), Error> {
-        if self.end().is_over() {
+        if self.finish().is_over() {
             let message = format!("step `{name}` was not started: the operation ended by a commit");
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
@@ -125,7 +125,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Stores what a step came to, or that it is done where the result itself cannot be stored.
+    /// Stores the result of a step, or only that it is done if the result cannot be stored.
     /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
     fn store<'a>(
         &'a self,
@@ -162,8 +162,8 @@ impl Execution {
         }
     }
 
-    /// Writes a step until it is confirmed, refused for good, or out of time. The inner error is of a
-    /// value that DynamoDB does not take.
+    /// Writes a step until it is confirmed, finally rejected, or out of time. The inner error means that
+    /// DynamoDB rejects the value.
     async fn write_step(
         &self,
         name: &str,
@@ -175,33 +175,34 @@ impl Execution {
         loop {
             let limit = tries.limit(clock.moment());
             let beside_others = self.inner.steps.begin_write();
-            let Reply { outcome, time } = if beside_others {
+            let Reply { outcome, time, .. } = if beside_others {
                 table.store_step(claim, name, value.clone(), limit).await
             } else {
                 table.store_first_step(claim, name, value.clone(), limit).await
             };
-            self.end().heard(time);
+            self.finish().heard(time);
             let refused_by = match outcome {
-                WriteOutcome::Applied => {
+                WriteResult::Applied => {
                     self.inner.steps.lock().has_map = true;
                     return Ok(Ok(()));
                 }
-                WriteOutcome::Invalid(error) => return Ok(Err(error)),
-                WriteOutcome::Refused(Some(item)) => Ok(Some(item)),
-                WriteOutcome::Refused(None) => {
+                WriteResult::Invalid(error) => return Ok(Err(error)),
+                WriteResult::Rejected(Some(item)) => Ok(Some(item)),
+                WriteResult::Rejected(None) => {
                     let limit = tries.limit(clock.moment());
                     table.get(&claim.key, limit).await.outcome
                 }
-                WriteOutcome::Conflict(error)
-                | WriteOutcome::NotApplied(error)
-                | WriteOutcome::Unknown(error) => Err(error),
+                WriteResult::Conflict(error)
+                | WriteResult::TokenUsed(error)
+                | WriteResult::NotApplied(error)
+                | WriteResult::Unknown(error) => Err(error),
             };
             let error = match refused_by {
                 Ok(Some(item)) => {
                     if self.has_step(item, name, value)? {
                         return Ok(Ok(()));
                     }
-                    // Another step was the first after all.
+                    // Another step was the first.
                     if !beside_others && self.inner.steps.lock().has_map {
                         continue;
                     }
@@ -216,8 +217,7 @@ impl Execution {
         }
     }
 
-    /// Whether a write was refused because an earlier try of it is in the record; an error if it
-    /// never can be.
+    /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
     fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
         let record = Record::decode(&self.inner.core.table.schema, item)?;
         if record.owner != self.inner.claim.owner {

@@ -1,8 +1,7 @@
 //! The commit of a running operation: its answer and its effect in one transaction.
 //!
-//! Every write of an owner's asks for its own PENDING record, so of all that are under way (this
-//! commit, an earlier one, a release, the completion) exactly one lands, whichever DynamoDB gets
-//! first. What is told is what landed.
+//! Every write of an owner requires its own PENDING record. So of all writes in flight (this commit, an
+//! earlier one, a release, the completion) DynamoDB applies exactly one, and the result is that one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,38 +15,38 @@ use super::commits::{CommitOutcome, commit_unknown, given_up, other_commit};
 use super::{items, json, token};
 use crate::answer::{Answer, AnswerKind, Stored};
 use crate::dynamodb::ItemsRefusal;
-use crate::engine::driver::{Bare, Contents, Wire};
+use crate::engine::driver::{EmptyBody, Session, WriteBody};
 use crate::engine::execution::Execution;
 use crate::engine::refusal::lease_lost;
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
-use crate::protocol::{Command, Ended, NoCommit, Outcome, Tries, Write};
+use crate::protocol::{Command, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write};
 use crate::record;
 use crate::signals::Ending;
 
 /// A commit about to be sent.
 pub(crate) struct Commit {
     pub(crate) kind: AnswerKind,
-    /// What this execution's caller gets: the stored answer and, in HTTP, what goes out only once.
+    /// The caller's answer: the stored one and, in HTTP, what is sent only once.
     pub(crate) answer: Answer,
     /// What repeats get.
     pub(crate) stored: Answer,
     pub(crate) items: Vec<TransactWriteItem>,
 }
 
-/// What a commit's write brings with it.
-struct Committing<'a> {
+/// The answer and the items of a commit.
+struct CommitBody<'a> {
     execution: &'a Execution,
     response: Stored,
     items: &'a [TransactWriteItem],
 }
 
-impl Contents for Committing<'_> {
+impl WriteBody for CommitBody<'_> {
     async fn response(
         &mut self,
         write: &Write,
         _: Duration,
     ) -> Result<Option<AttributeValue>, Error> {
-        // Where the commit is given up instead, there is no answer.
+        // The write that resolves the commit has no answer.
         Ok(write.record.is_completed().then(|| self.response.attribute()))
     }
 
@@ -66,9 +65,9 @@ impl Contents for Committing<'_> {
 }
 
 impl Execution {
-    /// Whether a commit of this execution may land yet.
+    /// Whether a commit of this execution may still be applied.
     pub(crate) fn has_commit_in_doubt(&self) -> bool {
-        self.end().has_commit_in_doubt()
+        self.finish().has_commit_in_doubt()
     }
 
     /// Writes `items` and the completed record with `response` as its answer, in one transaction:
@@ -78,12 +77,12 @@ impl Execution {
     /// The items are your own writes and condition checks, at most
     /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and
     /// region. The commit succeeds only while this execution owns its record: not after another one
-    /// has taken over, but even after the lease has run out if nobody has taken over.
+    /// has taken over, but even after the lease has expired if no other call has taken over.
     ///
     /// Conflicts with other transactions, throttling and lost responses are tried again, for
     /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline.
     /// If DynamoDB does not confirm by then, the record is released or kept as FAILED instead, so
-    /// that the commit cannot be applied any more. A commit whose future is dropped half-way is
+    /// that the commit can no longer be applied. A commit whose future is dropped half-way is
     /// resolved in the same way when the handler returns.
     ///
     /// The answer is stored in the record, compressed, and the record has at most 400 KB. Store a
@@ -122,7 +121,7 @@ impl Execution {
 
     /// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
     pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
-        let committing = async move {
+        let body = async move {
             let committed = self.commit_in_turn(commit).await;
             if self.is_lease_lost() {
                 self.inner.handler.wake();
@@ -130,7 +129,7 @@ impl Execution {
             }
             committed
         };
-        committing.boxed()
+        body.boxed()
     }
 
     async fn commit_in_turn(&self, commit: Commit) -> Result<(), CommitError> {
@@ -140,19 +139,19 @@ impl Execution {
         }
         let clock = &inner.core.table.clock;
         let Some(_turn) = clock.within(self.longest_commit(), inner.turn.lock()).await else {
-            self.end().may_commit().map_err(no_commit)?;
+            self.finish().may_commit().map_err(no_commit)?;
             return Err(CommitError::NotApplied(other_commit()));
         };
         if !self.has_record() {
             return self.commit_items(commit).await;
         }
         let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
-        self.end().may_commit().map_err(no_commit)?;
+        self.finish().may_commit().map_err(no_commit)?;
         let Commit { answer, stored, mut items, .. } = commit;
         let stored = inner.call.answers.stored(stored);
         let response = inner.core.place_answer(stored, self.place_in_record()).await?;
-        let until = self.end().tries_until(now);
-        let (completed_at, expires_at) = self.end().about(now);
+        let until = self.finish().tries_until(now);
+        let (completed_at, expires_at) = self.finish().estimate(now);
         let record = record::completed_item(
             &table.schema,
             &inner.claim,
@@ -162,22 +161,22 @@ impl Execution {
         );
         items::prepare(table, &inner.claim.key, &record, &mut items)?;
         inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
-        let mut committing = Committing { execution: self, response, items: &items };
+        let mut body = CommitBody { execution: self, response, items: &items };
         let now = table.clock.moment();
         inner.commits.begin(answer);
-        let command = self.end().commit(now, self.given_up(), until);
-        let mut wire = self.wire();
-        let ended = wire.drive(&mut &inner.end, command, &mut committing).await;
-        self.committed(ended, &mut wire)
+        let command = self.finish().commit(now, self.given_up(), until);
+        let mut session = self.session();
+        let ended = session.drive(&mut &inner.finish, command, &mut body).await;
+        self.committed(ended, &mut session)
     }
 
     /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
     /// at the next await.
-    fn committed(&self, ended: Ended, wire: &mut Wire<'_>) -> Result<(), CommitError> {
-        if let Ended::NothingWritten(_) | Ended::Unknown = ended {
-            let error = wire.take_error();
+    fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), CommitError> {
+        if let FinishResult::NothingWritten(_) | FinishResult::Unknown = ended {
+            let error = session.take_error();
             let found = match ended {
-                Ended::Unknown => "unknown",
+                FinishResult::Unknown => "unknown",
                 _ => "given up: nothing was written",
             };
             tracing::error!(
@@ -186,21 +185,22 @@ impl Execution {
             );
         }
         match ended {
-            Ended::Stored => Ok(()),
-            Ended::Reopened(_) | Ended::Left | Ended::Unconfirmed => {
-                Err(match wire.refusal.take() {
-                    Some(refusal) => refused(refusal),
-                    None => CommitError::NotApplied(wire.take_error()),
-                })
-            }
-            Ended::Landed | Ended::LeaseLost | Ended::NothingWritten(_) | Ended::Unknown => {
-                Err(refusal(ended))
-            }
+            FinishResult::Stored => Ok(()),
+            FinishResult::NotCommitted(_)
+            | FinishResult::FailureWritten
+            | FinishResult::Unconfirmed => Err(match session.refusal.take() {
+                Some(refusal) => refused(refusal),
+                None => CommitError::NotApplied(session.take_error()),
+            }),
+            FinishResult::Committed
+            | FinishResult::LeaseLost
+            | FinishResult::NothingWritten(_)
+            | FinishResult::Unknown => Err(refusal(ended)),
         }
     }
 
-    /// The handler has returned: what its commits have come to, if the operation is over by them.
-    /// One that its caller has not waited for is put beyond doubt first.
+    /// The handler has returned. Returns the outcome of its commits, if they have ended the operation.
+    /// A commit whose future was dropped is resolved first.
     pub(crate) async fn close(&self) -> Option<CommitOutcome> {
         let outcome = self.close_in_turn().await;
         if let Some(outcome) = &outcome {
@@ -214,16 +214,16 @@ impl Execution {
         let Some(_turn) = clock.within(self.longest_commit(), self.inner.turn.lock()).await else {
             return Some(CommitOutcome::Unknown);
         };
-        let command = self.end().close(clock.moment(), self.given_up());
-        // Boxed: most executions have no commit to see to its end.
+        let command = self.finish().close(clock.moment(), self.given_up());
+        // Boxed: most executions have no commit to resolve.
         Box::pin(self.conclude(command?)).await
     }
 
-    /// Sees a commit to its end that nobody waits for.
-    async fn conclude(&self, command: Command<Ended>) -> Option<CommitOutcome> {
-        let mut wire = self.wire();
-        let ended = wire.drive(&mut &self.inner.end, command, &mut Bare).await;
-        self.outcome(ended, &mut wire).await
+    /// Resolves a commit whose future was dropped.
+    async fn conclude(&self, command: Command<FinishResult>) -> Option<CommitOutcome> {
+        let mut session = self.session();
+        let ended = session.drive(&mut &self.inner.finish, command, &mut EmptyBody).await;
+        self.outcome(ended, &mut session).await
     }
 
     /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
@@ -236,7 +236,7 @@ impl Execution {
         self.ended_as(Ending::LeaseExpired);
         let clock = &self.inner.core.table.clock;
         let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
-        let command = self.end().expire(clock.moment());
+        let command = self.finish().expire(clock.moment());
         let outcome = self.conclude(command?).await?;
         match outcome {
             CommitOutcome::Committed(_) | CommitOutcome::LeaseLost(_) => {
@@ -257,7 +257,7 @@ impl Execution {
 
     /// Of a write that belongs to the execution and does not end it.
     pub(crate) fn tries(&self) -> Tries {
-        Tries::until(self.end().tries_until(self.inner.core.table.clock.moment()))
+        Tries::until(self.finish().tries_until(self.inner.core.table.clock.moment()))
     }
 
     fn note_outcome(&self, outcome: &CommitOutcome) {
@@ -270,35 +270,43 @@ impl Execution {
     }
 
     /// How the commits ended the operation.
-    async fn outcome(&self, ended: Ended, wire: &mut Wire<'_>) -> Option<CommitOutcome> {
+    async fn outcome(
+        &self,
+        ended: FinishResult,
+        session: &mut Session<'_>,
+    ) -> Option<CommitOutcome> {
         match ended {
-            Ended::Stored | Ended::Landed => {
-                let sent = self.inner.commits.applied().filter(|_| ended == Ended::Stored);
+            FinishResult::Stored | FinishResult::Committed => {
+                let sent = self.inner.commits.applied().filter(|_| ended == FinishResult::Stored);
                 let answer = if let Some(answer) = sent {
                     answer
                 } else {
-                    self.read_record(wire).await;
-                    self.own(wire).await
+                    self.read_record(session).await;
+                    self.own(session).await
                 };
                 Some(CommitOutcome::Committed(answer))
             }
-            Ended::LeaseLost => {
-                self.read_record(wire).await;
-                Some(CommitOutcome::LeaseLost(self.others(wire).await))
+            FinishResult::LeaseLost => {
+                self.read_record(session).await;
+                Some(CommitOutcome::LeaseLost(self.others(session).await))
             }
-            Ended::NothingWritten(_) => Some(CommitOutcome::GivenUp),
-            Ended::Unknown => Some(CommitOutcome::Unknown),
-            Ended::Left | Ended::Reopened(_) | Ended::Unconfirmed => None,
+            FinishResult::NothingWritten(_) => Some(CommitOutcome::GivenUp),
+            FinishResult::Unknown => Some(CommitOutcome::Unknown),
+            FinishResult::FailureWritten
+            | FinishResult::NotCommitted(_)
+            | FinishResult::Unconfirmed => None,
         }
     }
 
     /// Reads the record, unless a response has shown it: the commit that ended the operation may have
-    /// been another one than this wire's.
-    async fn read_record(&self, wire: &mut Wire<'_>) {
+    /// been another one than this session's.
+    async fn read_record(&self, session: &mut Session<'_>) {
         let (clock, mut tries) = (&self.inner.core.table.clock, self.tries());
-        while wire.last.is_none() {
-            let reply = wire.read(true, tries.limit(clock.moment())).await;
-            if matches!(reply.outcome, Outcome::Found(_)) || !clock.wait(&mut tries).await {
+        while session.last.is_none() {
+            let reply = session.read(true, tries.limit(clock.moment())).await;
+            if matches!(reply.outcome, Outcome::Read(ReadResult::Found(_)))
+                || !clock.wait(&mut tries).await
+            {
                 return;
             }
         }
@@ -310,7 +318,7 @@ pub(super) fn no_commit(refused: NoCommit) -> CommitError {
     match refused {
         NoCommit::Over(ended) => refusal(ended),
         NoCommit::Closed => {
-            let message = "the handler has returned: there is nothing to commit any more";
+            let message = "the handler has returned: nothing can be committed";
             CommitError::Ended(Error::new(ErrorKind::InvalidInput, message))
         }
     }
@@ -324,13 +332,13 @@ pub(super) fn refused(refusal: ItemsRefusal) -> CommitError {
 }
 
 /// What a commit gets that comes after the end, or has brought it about without being it.
-fn refusal(ended: Ended) -> CommitError {
+fn refusal(ended: FinishResult) -> CommitError {
     match ended {
-        Ended::Stored | Ended::Landed => CommitError::AlreadyCommitted,
-        Ended::LeaseLost => CommitError::Ended(lease_lost()),
-        Ended::NothingWritten(_) | Ended::Left | Ended::Reopened(_) => {
-            CommitError::Ended(given_up())
-        }
-        Ended::Unknown | Ended::Unconfirmed => CommitError::Ended(commit_unknown()),
+        FinishResult::Stored | FinishResult::Committed => CommitError::AlreadyCommitted,
+        FinishResult::LeaseLost => CommitError::Ended(lease_lost()),
+        FinishResult::NothingWritten(_)
+        | FinishResult::FailureWritten
+        | FinishResult::NotCommitted(_) => CommitError::Ended(given_up()),
+        FinishResult::Unknown | FinishResult::Unconfirmed => CommitError::Ended(commit_unknown()),
     }
 }

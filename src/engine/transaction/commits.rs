@@ -1,4 +1,4 @@
-//! What the commits of one execution have brought about.
+//! The commits of one execution.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::answer::Answer;
 use crate::error::{Error, ErrorKind};
 
-/// What the commits of one execution have sent. How they ended is kept by the machine alone.
+/// What the commits of one execution have sent. Only the machine keeps their results.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     /// How many tokens were used.
@@ -27,34 +27,34 @@ impl Commits {
     }
 }
 
-/// How an operation ended before its handler did.
+/// How commits have ended an operation.
 #[derive(Debug)]
 pub(crate) enum CommitOutcome {
-    /// The effect and this answer are in the tables.
+    /// The items and this answer were applied.
     Committed(Answer),
-    /// Another owner has the key; with its answer, if it has completed. Nothing was written.
+    /// Another owner has the record. Contains its answer, if it has completed. Nothing was written.
     LeaseLost(Option<Answer>),
     /// The record was given up. Nothing was written.
     GivenUp,
-    /// The store was not heard of in time: all was written, or nothing.
+    /// DynamoDB did not confirm in time: all was written, or nothing.
     Unknown,
 }
 
-/// For a record that was given up.
+/// The error of a commit whose record was given up.
 pub(crate) fn given_up() -> Error {
     let message =
         "the commit could not be confirmed, and can no longer be applied: nothing was written";
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// For a commit that has waited too long for another one.
+/// The error of a commit that has waited too long for another one.
 pub(super) fn other_commit() -> Error {
     let message = "another commit of this execution did not end in time, perhaps because its future is \
                    not polled: nothing of this commit was written. Await one commit before the next";
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// For a commit of which nobody knows.
+/// The error of a commit whose outcome is unknown.
 pub(crate) fn commit_unknown() -> Error {
     let message = "the commit could not be confirmed: it has happened as a whole or not at all";
     Error::new(ErrorKind::OutcomeUnknown, message)

@@ -26,7 +26,7 @@ pub(super) fn prepare(
     distinct(table, key, items)
 }
 
-/// Checks each item by itself, and asks for the items whose conditions fail. How many bytes they have, at least.
+/// Checks each item, and requests the items whose conditions fail. Returns a lower bound of their size.
 pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTransaction> {
     if items.len() > MAX_TRANSACTION_ITEMS {
         return Err(InvalidTransaction::TooManyItems { items: items.len() });

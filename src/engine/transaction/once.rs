@@ -1,5 +1,5 @@
-//! A whole operation as one transaction: the record is never PENDING, and a duplicate's own
-//! transaction is cancelled with the stored answer.
+//! A whole operation as one transaction. The record is never PENDING, and the transaction of a
+//! duplicate is canceled with the stored answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,54 +12,46 @@ use super::{items, token};
 use crate::answer::{Answer, Stored};
 use crate::clock::Timestamp;
 use crate::dynamodb::ItemsRefusal;
-use crate::engine::acquire::{Acquisition, nothing, replay, too_late};
+use crate::engine::acquire::{AcquireResult, nothing, replay, too_late};
 use crate::engine::call::CallContext;
 use crate::engine::core::Core;
-use crate::engine::driver::{Bare, Contents, Unreadable, Wire};
+use crate::engine::driver::{EmptyBody, Session, Unreadable, WriteBody};
 use crate::engine::placement::{Place, Unplaced};
 use crate::error::{ConditionFailed, Error, ErrorKind, InvalidTransaction};
-use crate::protocol::{Acquire, First, Form, Goal, Reason, State, Stop, Told, Write};
+use crate::policy::FirstRequest;
+use crate::protocol::{Acquisition, CallResult, Form, Goal, Next, Reason, State, Write};
 use crate::record::{self, Claim, Item, OwnerId, random_owner};
 use crate::signals::Ending;
 
-/// What is stored instead of the answer when a condition of the caller's does not hold.
-pub(crate) enum Instead {
+/// The answer for a failed condition of the caller's items.
+pub(crate) enum Fallback {
     Stored(Answer),
-    /// It goes out, and nothing is stored.
+    /// It is returned and not stored.
     Unstored,
     Invalid(InvalidTransaction),
 }
 
-/// What a transaction has come to.
+/// The result of an operation in one transaction.
 #[must_use]
-pub(crate) enum Once {
-    /// The effect and the answer are in the tables.
+pub(crate) enum TransactionResult {
+    /// The items and the answer were applied.
     Executed,
-    /// A condition did not hold, and another answer is in the table.
-    Instead,
-    /// So it is, and that answer is none to be stored.
-    InsteadUnstored,
-    /// There was a record: never `Acquired`.
-    Found(Acquisition),
+    /// A condition failed, and the fallback answer is stored.
+    Fallback,
+    /// A condition failed, and the fallback answer is returned without being stored.
+    FallbackUnstored,
+    /// The result of the record that was found. Never `Acquired`.
+    Found(AcquireResult),
     ConditionFailed(ConditionFailed),
     Invalid(InvalidTransaction),
 }
 
-/// What the transaction itself has come to.
-#[must_use]
-pub(crate) enum Try {
-    Told(Once),
-    /// Of the caller's items: there may be another answer for that.
-    ConditionFailed(ConditionFailed),
-}
-
-/// What the record says to a call that has nothing to write: an answer that was stored earlier, or a
-/// refusal. `None` where what the call says itself counts.
-/// Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
+/// What the record means for a call that has nothing to write: a stored answer, or a rejection. `None` if
+/// the call's own answer counts. Boxed, as [`acquire`](crate::engine::acquire::acquire) is.
 pub(crate) fn look_up(
     core: &Arc<Core>,
     call: CallContext,
-) -> BoxFuture<'_, Result<Option<Acquisition>, Error>> {
+) -> BoxFuture<'_, Result<Option<AcquireResult>, Error>> {
     let looking = async move {
         let mut caller = Caller::new(core, &call, Goal::LookUp)?;
         let found = caller.find().await;
@@ -79,25 +71,25 @@ pub(crate) struct Caller<'a> {
     core: &'a Arc<Core>,
     call: &'a CallContext,
     claim: Claim,
-    /// About when the operation is completed: for the size of its record.
+    /// An estimate, to compute the size of the record.
     completed_at: Timestamp,
-    machine: Acquire,
-    wire: Wire<'a>,
-    /// Our own record is in the table.
+    machine: Acquisition,
+    session: Session<'a>,
+    /// The record of this call was applied.
     is_written: bool,
 }
 
-/// What the transaction brings with it.
-struct Carried<'a> {
+/// The answer and the items of the transaction.
+struct TransactionBody<'a> {
     owner: OwnerId,
     answer: Stored,
     items: &'a [TransactWriteItem],
-    /// What was sent last, and how many tokens were used.
+    /// The last write, and how many tokens were used.
     sent: Option<Write>,
     tokens: u32,
 }
 
-impl Contents for Carried<'_> {
+impl WriteBody for TransactionBody<'_> {
     async fn response(
         &mut self,
         write: &Write,
@@ -134,41 +126,43 @@ impl<'a> Caller<'a> {
             fingerprint: call.fingerprint.to_store(),
             created_at: completed_at,
         };
-        let machine = Acquire::new(owner, goal, call.rules(core, false), now);
+        let machine = Acquisition::new(owner, goal, call.rules(core, false), now);
         if machine.is_too_late(now) {
             return Err(too_late());
         }
         let of = (&call.key, &call.fingerprint);
-        let wire = Wire::new(core, of, owner, Unreadable::IsAnError);
-        Ok(Self { core, call, claim, completed_at, machine, wire, is_written: false })
+        let session = Session::new(core, of, owner, Unreadable::IsAnError);
+        Ok(Self { core, call, claim, completed_at, machine, session, is_written: false })
     }
 
-    /// With a transaction of its own to write.
+    /// For a call that writes a transaction.
     pub(crate) fn of_items(core: &'a Arc<Core>, call: &'a CallContext) -> Result<Self, Error> {
         Self::new(core, call, Goal::Transact { form: Form::Transaction })
     }
 
-    /// Writes `items` and the completed record, unless the record shows that this has been done. Boxed, as
+    /// Writes `items` and the completed record, unless the operation is completed already. Boxed, as
     /// [`acquire`](crate::engine::acquire::acquire) is.
     pub(crate) fn transact(
         &mut self,
         answer: Answer,
         items: Vec<TransactWriteItem>,
-    ) -> BoxFuture<'_, Result<Try, Error>> {
+    ) -> BoxFuture<'_, Result<TransactionResult, Error>> {
         self.write(answer, items).boxed()
     }
 
-    /// Ends what a condition of the caller's has refused: by another answer, where there is one.
+    /// Ends a call whose condition failed, with the fallback answer if there is one.
     pub(crate) fn end(
         &mut self,
         failed: ConditionFailed,
-        instead: Option<Instead>,
-    ) -> BoxFuture<'_, Result<Once, Error>> {
-        match instead {
-            Some(Instead::Stored(answer)) => self.store_instead(answer).boxed(),
-            Some(Instead::Unstored) => self.refused(Once::InsteadUnstored).boxed(),
-            Some(Instead::Invalid(invalid)) => self.refused(Once::Invalid(invalid)).boxed(),
-            None => self.refused(Once::ConditionFailed(failed)).boxed(),
+        fallback: Option<Fallback>,
+    ) -> BoxFuture<'_, Result<TransactionResult, Error>> {
+        match fallback {
+            Some(Fallback::Stored(answer)) => self.store_fallback(answer).boxed(),
+            Some(Fallback::Unstored) => self.rejected(TransactionResult::FallbackUnstored).boxed(),
+            Some(Fallback::Invalid(invalid)) => {
+                self.rejected(TransactionResult::Invalid(invalid)).boxed()
+            }
+            None => self.rejected(TransactionResult::ConditionFailed(failed)).boxed(),
         }
     }
 
@@ -176,106 +170,111 @@ impl<'a> Caller<'a> {
         &mut self,
         answer: Answer,
         mut items: Vec<TransactWriteItem>,
-    ) -> Result<Try, Error> {
+    ) -> Result<TransactionResult, Error> {
         if let Some(answer) = self.call.cached(self.core) {
-            return Ok(Try::Told(Once::Found(Acquisition::Replay(answer))));
+            return Ok(TransactionResult::Found(AcquireResult::Replay(answer)));
         }
         let stored = match self.place(answer).await {
             Ok(stored) => stored,
             Err(Unplaced::PartsNotWritten(error)) => return Err(error),
-            // Nothing is sent, but it may have been executed long ago.
+            // Nothing is sent, but the operation may be completed already.
             Err(Unplaced::Unstorable(unstorable)) => {
-                let found = look_up_quietly(self.core, self.call).await?;
-                let once = found.map_or_else(|| Once::Invalid(unstorable.into()), Once::Found);
-                return Ok(Try::Told(once));
+                let found = look_up_unsignaled(self.core, self.call).await?;
+                let result = found.map_or_else(
+                    || TransactionResult::Invalid(unstorable.into()),
+                    TransactionResult::Found,
+                );
+                return Ok(result);
             }
         };
         let record = self.record(stored.attribute());
         if let Err(invalid) = items::prepare(&self.core.table, &self.claim.key, &record, &mut items)
         {
-            return Ok(Try::Told(Once::Invalid(invalid)));
+            return Ok(TransactionResult::Invalid(invalid));
         }
         let mut carried = Carried::new(self.claim.owner, stored, &items);
-        let first = self.call.policy.first_request.first();
-        let command = self.machine.started(self.core.table.clock.moment(), first);
-        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
+        let first = self.call.policy.first_request;
+        let command = self.machine.start(self.core.table.clock.moment(), first);
+        let stop = self.session.drive(&mut self.machine, command, &mut carried).await;
         if stop != Stop::AskInstead {
             return self.told(stop).await.map(Try::Told);
         }
-        match self.wire.refusal.take() {
-            Some(ItemsRefusal::ConditionFailed(failed)) => Ok(Try::ConditionFailed(failed)),
-            Some(ItemsRefusal::Invalid(invalid)) => {
-                self.refused(Once::Invalid(invalid)).await.map(Try::Told)
+        match self.session.refusal.take() {
+            Some(ItemsRefusal::ConditionFailed(failed)) => {
+                Ok(TransactionResult::ConditionFailed(failed))
             }
-            None => Err(self.wire.take_error()),
+            Some(ItemsRefusal::Invalid(invalid)) => {
+                self.rejected(TransactionResult::Invalid(invalid)).await
+            }
+            None => Err(self.session.take_error()),
         }
     }
 
-    /// The items were refused, and that is told once no earlier try can land.
-    async fn refused(&mut self, told: Once) -> Result<Once, Error> {
-        let command = self.machine.no_instead(self.core.table.clock.moment());
-        let stop = self.wire.drive(&mut self.machine, command, &mut Bare).await;
-        match stop {
-            Stop::Tell(Told::Nothing(Reason::ItemsRefused, _)) => Ok(told),
-            stop => self.told(stop).await,
+    /// Returns `result` once no earlier try of the transaction can be applied.
+    async fn rejected(&mut self, result: TransactionResult) -> Result<TransactionResult, Error> {
+        let command = self.machine.no_answer(self.core.table.clock.moment());
+        let next = self.session.drive(&mut self.machine, command, &mut EmptyBody).await;
+        match next {
+            Next::Done(CallResult::Nothing(Reason::ItemsRejected, _)) => Ok(result),
+            next => self.finished(next).await,
         }
     }
 
-    /// Stores another answer than the transaction's, under the same guard: it lands, or an earlier try
-    /// of the transaction has.
-    async fn store_instead(&mut self, answer: Answer) -> Result<Once, Error> {
+    /// Stores the fallback answer on the condition of the transaction. Either it is applied, or an earlier
+    /// try of the transaction was.
+    async fn store_fallback(&mut self, answer: Answer) -> Result<TransactionResult, Error> {
         let stored = match self.place(answer).await {
             Ok(stored) => stored,
             Err(Unplaced::PartsNotWritten(error)) => return Err(error),
             Err(Unplaced::Unstorable(unstorable)) => {
-                return self.refused(Once::Invalid(unstorable.into())).await;
+                return self.rejected(TransactionResult::Invalid(unstorable.into())).await;
             }
         };
-        let command = self.machine.instead(self.core.table.clock.moment());
-        let mut carried = Carried::new(self.claim.owner, stored, &[]);
-        let stop = self.wire.drive(&mut self.machine, command, &mut carried).await;
-        Ok(match self.told(stop).await? {
-            Once::Executed => Once::Instead,
-            told => told,
+        let command = self.machine.answer_without_items(self.core.table.clock.moment());
+        let mut body = TransactionBody::new(self.claim.owner, stored, &[]);
+        let next = self.session.drive(&mut self.machine, command, &mut body).await;
+        Ok(match self.finished(next).await? {
+            TransactionResult::Executed => TransactionResult::Fallback,
+            other => other,
         })
     }
 
-    async fn find(&mut self) -> Result<Option<Acquisition>, Error> {
+    async fn find(&mut self) -> Result<Option<AcquireResult>, Error> {
         if let Some(answer) = self.call.cached(self.core) {
-            return Ok(Some(Acquisition::Replay(answer)));
+            return Ok(Some(AcquireResult::Replay(answer)));
         }
-        let first = First::Read { is_consistent: true };
-        let command = self.machine.started(self.core.table.clock.moment(), first);
-        let stop = self.wire.drive(&mut self.machine, command, &mut Bare).await;
-        match stop {
-            Stop::Tell(Told::Nothing(Reason::Free, _)) => Ok(None),
-            stop => match self.told(stop).await? {
-                Once::Found(found) => Ok(Some(found)),
-                Once::Executed
-                | Once::Instead
-                | Once::InsteadUnstored
-                | Once::ConditionFailed(_)
-                | Once::Invalid(_) => Ok(None),
+        let first = FirstRequest::ConsistentRead;
+        let command = self.machine.start(self.core.table.clock.moment(), first);
+        let next = self.session.drive(&mut self.machine, command, &mut EmptyBody).await;
+        match next {
+            Next::Done(CallResult::Nothing(Reason::Free, _)) => Ok(None),
+            next => match self.finished(next).await? {
+                TransactionResult::Found(found) => Ok(Some(found)),
+                TransactionResult::Executed
+                | TransactionResult::Fallback
+                | TransactionResult::FallbackUnstored
+                | TransactionResult::ConditionFailed(_)
+                | TransactionResult::Invalid(_) => Ok(None),
             },
         }
     }
 
-    async fn told(&mut self, stop: Stop) -> Result<Once, Error> {
-        let Stop::Tell(told) = stop else {
+    async fn finished(&mut self, next: Next) -> Result<TransactionResult, Error> {
+        let Next::Done(result) = next else {
             let message = "the record is one that this owner has never written";
             return Err(Error::new(ErrorKind::UnknownRecord, message));
         };
-        match told {
-            Told::Executed | Told::Reconciled => {
+        match result {
+            CallResult::Executed | CallResult::Reconciled => {
                 self.core.forget(&self.claim.key);
                 self.is_written = true;
-                Ok(Once::Executed)
+                Ok(TransactionResult::Executed)
             }
-            Told::Replay => {
-                replay(self.call, &mut self.wire, self.machine.budget()).await.map(Once::Found)
-            }
-            Told::Unknown => {
-                let error = self.wire.take_error();
+            CallResult::Replay => replay(self.call, &mut self.session, self.machine.budget())
+                .await
+                .map(TransactionResult::Found),
+            CallResult::Unknown => {
+                let error = self.session.take_error();
                 tracing::error!(
                     operation = self.claim.key.operation(), %error,
                     "a transaction was not confirmed in time: it has happened as a whole or not \
@@ -283,23 +282,27 @@ impl<'a> Caller<'a> {
                 );
                 Err(unknown())
             }
-            Told::Nothing(reason, _) => {
+            CallResult::Nothing(reason, _) => {
                 let budget = self.machine.budget();
-                nothing(self.call, &mut self.wire, budget, reason).await.map(Once::Found)
+                nothing(self.call, &mut self.session, budget, reason)
+                    .await
+                    .map(TransactionResult::Found)
             }
         }
     }
 
-    pub(crate) fn report(&self, done: &Result<Once, Error>) {
+    pub(crate) fn report(&self, done: &Result<TransactionResult, Error>) {
         let granted = self.machine.granted();
-        let taken = granted.taken.as_ref().map(|taken| taken.state);
+        let replaced = granted.replaced.as_ref().map(|replaced| replaced.state);
         let ending = match done {
-            Ok(Once::Executed | Once::Instead) if self.is_written => match taken {
-                Some(State::Pending { .. }) => Ending::Takeover,
-                _ if granted.attempt > 1 => Ending::Retry,
-                _ => Ending::First,
-            },
-            Ok(Once::Found(found)) => found.ending().unwrap_or(Ending::NotWritten),
+            Ok(TransactionResult::Executed | TransactionResult::Fallback) if self.is_written => {
+                match replaced {
+                    Some(State::Pending { .. }) => Ending::Takeover,
+                    _ if granted.attempt > 1 => Ending::Retry,
+                    _ => Ending::First,
+                }
+            }
+            Ok(TransactionResult::Found(found)) => found.ending().unwrap_or(Ending::NotWritten),
             Ok(_) => Ending::NotWritten,
             Err(error) => Ending::of_error(error),
         };
@@ -315,7 +318,7 @@ impl<'a> Caller<'a> {
         self.core.place_answer(self.call.answers.stored(answer), place).await
     }
 
-    /// The record, but for what the one that it takes the place of adds.
+    /// The record, without what it keeps of the one that it replaces.
     fn record(&self, response: AttributeValue) -> Item {
         let schema = &self.core.table.schema;
         let expires_at = self.completed_at.plus(self.call.policy.retention).seconds_up();
@@ -323,17 +326,17 @@ impl<'a> Caller<'a> {
     }
 }
 
-impl<'a> Carried<'a> {
+impl<'a> TransactionBody<'a> {
     const fn new(owner: OwnerId, answer: Stored, items: &'a [TransactWriteItem]) -> Self {
         Self { owner, answer, items, sent: None, tokens: 0 }
     }
 }
 
-/// As [`look_up`], of a call that is told of elsewhere.
-async fn look_up_quietly(
+/// As [`look_up`], without signals.
+async fn look_up_unsignaled(
     core: &Arc<Core>,
     call: &CallContext,
-) -> Result<Option<Acquisition>, Error> {
+) -> Result<Option<AcquireResult>, Error> {
     Caller::new(core, call, Goal::LookUp)?.find().await
 }
 

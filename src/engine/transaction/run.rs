@@ -1,13 +1,13 @@
-//! One runner for the operations of every adapter that are one transaction.
+//! Runs operations in one transaction, for every adapter.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use super::Transaction;
-use super::once::{Caller, Instead, Once, Try, look_up};
+use super::once::{Caller, Fallback, TransactionResult, look_up};
 use super::without_record::run_without_record;
 use crate::answer::Answer;
-use crate::engine::acquire::Acquisition;
+use crate::engine::acquire::AcquireResult;
 use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::refusal::failed;
@@ -19,25 +19,24 @@ use crate::user_code::{self, Panic};
 pub(crate) trait TransactionEncoding {
     /// What a transaction answers with.
     type Value;
-    /// Whether a call whose transaction could not be prepared for a panic gets an answer all the same:
-    /// that of an earlier one.
+    /// Whether a call whose closure has panicked still gets the answer of an earlier call.
     const ANSWERS_PANICS: bool;
 
     /// The closure has panicked.
     fn panicked(&self, _: &Panic) {}
 
-    /// Whether a value is one that repeats get.
+    /// Whether the value is stored for repeats.
     fn is_stored(&self, value: &Self::Value) -> bool;
 
     fn answer(&self, value: &Self::Value) -> Result<Answer, InvalidTransaction>;
 }
 
-/// What a transaction ends with.
+/// The outcome of an operation in one transaction.
 pub(crate) enum TransactionOutcome<V, E> {
     Ended(RunOutcome<V, E>),
     /// Nothing was written, and there is no other answer.
     ConditionFailed(ConditionFailed),
-    /// No transaction can be that: nothing was written.
+    /// No transaction can have these items. Nothing was written.
     Invalid(InvalidTransaction),
 }
 
@@ -49,8 +48,7 @@ impl<V, E> From<Error> for TransactionOutcome<V, E> {
 
 pub(crate) type RanTransaction<V, E> = Result<TransactionOutcome<V, E>, Panicked<V, E>>;
 
-/// Writes what `build` gives and its answer, once for the key, or says why not. `build` runs before
-/// DynamoDB is asked.
+/// Writes the items of `build` and its answer, once for the key. `build` runs before the first request.
 pub(crate) async fn run_transaction<A, E>(
     encoding: &A,
     core: &Arc<Core>,
@@ -90,13 +88,13 @@ where
             Err(Panicked { panic, instead })
         }
         Err(panic) if !A::ANSWERS_PANICS => Err(panic.into()),
-        // Whoever repeats a completed operation gets its answer, whatever was prepared now.
+        // A repeat of a completed operation gets the stored answer, whatever was prepared now.
         prepared => {
             if let Err(panic) = &prepared {
                 encoding.panicked(panic);
             }
             let found = match look_up(core, call).await {
-                Ok(found) => found.map(told),
+                Ok(found) => found.map(run_outcome),
                 Err(error) => Some(RunOutcome::Refused(error)),
             };
             let outcome = match prepared {
@@ -109,8 +107,8 @@ where
     }
 }
 
-/// What a call ends with that has met a record. A look never acquires.
-fn told<V, E>(found: Acquisition) -> RunOutcome<V, E> {
+/// The outcome of a call that has met a record. A look-up never acquires.
+fn run_outcome<V, E>(found: AcquireResult) -> RunOutcome<V, E> {
     match RunOutcome::of(found) {
         Err(outcome) => outcome,
         Ok(_) => RunOutcome::Refused(failed()),
@@ -133,8 +131,7 @@ async fn write<A: TransactionEncoding, E>(
     let mut caller = Caller::of_items(core, &call)?;
     let mut other = None;
     let done = match caller.transact(answer, items).await {
-        Ok(Try::Told(once)) => Ok(once),
-        Ok(Try::ConditionFailed(failed)) => {
+        Ok(TransactionResult::ConditionFailed(failed)) => {
             let answer = on_condition_failed.map(|answer| user_code::call(|| answer(&failed)));
             match answer.transpose() {
                 Ok(answer) => other = answer.flatten(),
@@ -143,29 +140,33 @@ async fn write<A: TransactionEncoding, E>(
             let instead = other.as_ref().map(|answer| instead(encoding, answer));
             caller.end(failed, instead).await
         }
-        Err(error) => Err(error),
+        done => done,
     };
     caller.report(&done);
     let returned = |value, storage| TransactionOutcome::Ended(RunOutcome::Returned(value, storage));
     Ok(match (done?, other) {
-        (Once::Executed, _) => returned(response, Storage::Stored),
-        (Once::Instead, Some(answer)) => returned(answer, Storage::Stored),
-        (Once::InsteadUnstored, Some(answer)) => returned(answer, Storage::NotStored),
-        (Once::Found(found), _) => TransactionOutcome::Ended(told(found)),
-        (Once::ConditionFailed(failed), _) => TransactionOutcome::ConditionFailed(failed),
-        (Once::Invalid(invalid), _) => TransactionOutcome::Invalid(invalid),
-        // Neither is told of a call that has no other answer.
-        (Once::Instead | Once::InsteadUnstored, None) => failed().into(),
+        (TransactionResult::Executed, _) => returned(response, Storage::Stored),
+        (TransactionResult::Fallback, Some(answer)) => returned(answer, Storage::Stored),
+        (TransactionResult::FallbackUnstored, Some(answer)) => returned(answer, Storage::NotStored),
+        (TransactionResult::Found(found), _) => TransactionOutcome::Ended(run_outcome(found)),
+        (TransactionResult::ConditionFailed(failed), _) => {
+            TransactionOutcome::ConditionFailed(failed)
+        }
+        (TransactionResult::Invalid(invalid), _) => TransactionOutcome::Invalid(invalid),
+        // Only a call with a fallback answer ends so.
+        (TransactionResult::Fallback | TransactionResult::FallbackUnstored, None) => {
+            failed().into()
+        }
     })
 }
 
 /// The caller's answer for a condition that failed.
-fn instead<A: TransactionEncoding>(encoding: &A, answer: &A::Value) -> Instead {
+fn instead<A: TransactionEncoding>(encoding: &A, answer: &A::Value) -> Fallback {
     if !encoding.is_stored(answer) {
-        return Instead::Unstored;
+        return Fallback::Unstored;
     }
     match encoding.answer(answer) {
-        Ok(answer) => Instead::Stored(answer),
-        Err(invalid) => Instead::Invalid(invalid),
+        Ok(answer) => Fallback::Stored(answer),
+        Err(invalid) => Fallback::Invalid(invalid),
     }
 }

@@ -10,14 +10,14 @@ use super::commit::{Commit, no_commit, refused};
 use super::commits::commit_unknown;
 use super::run::{RanTransaction, TransactionOutcome};
 use super::{Transaction, items, token};
-use crate::clock::End;
-use crate::dynamodb::{ItemsRefusal, Transacted};
+use crate::clock::Deadline;
+use crate::dynamodb::{ItemsRefusal, WriteResult};
 use crate::engine::call::CallContext;
 use crate::engine::core::Core;
 use crate::engine::execution::Execution;
 use crate::engine::runner::{RunOutcome, Storage};
 use crate::error::{CommitError, Error};
-use crate::protocol::{Ended, OwnerId, Tries};
+use crate::protocol::{FinishResult, OwnerId, Tries};
 use crate::record::random_owner;
 use crate::signals::Ending;
 use crate::user_code;
@@ -25,7 +25,7 @@ use crate::user_code;
 /// How the caller's items ended.
 enum ItemsEnd {
     Applied,
-    /// DynamoDB rejected them, and no try can be applied any more.
+    /// DynamoDB rejected them, and no try can still be applied.
     Refused(ItemsRefusal),
     /// No try was applied, nor will be.
     NotApplied(Error),
@@ -52,7 +52,7 @@ impl Core {
         &self,
         mut all: Vec<TransactWriteItem>,
         token: String,
-        until: End,
+        until: Deadline,
     ) -> ItemsEnd {
         if let Err(invalid) = items::check(&mut all) {
             return ItemsEnd::Refused(ItemsRefusal::Invalid(invalid));
@@ -64,21 +64,23 @@ impl Core {
         loop {
             let limit = tries.limit(clock.moment());
             let sent = self.table.transact_items(None, (&all, &token), limit).await;
-            in_doubt |= sent.in_doubt;
+            in_doubt |= sent.is_in_doubt;
             let (error, is_final) = match sent.outcome {
-                Transacted::Applied => return ItemsEnd::Applied,
-                Transacted::ItemsRefused(refusal) if !in_doubt => {
+                WriteResult::Applied => return ItemsEnd::Applied,
+                WriteResult::ItemsRejected(refusal) if !in_doubt => {
                     return ItemsEnd::Refused(refusal);
                 }
                 // Another token would let an earlier try be applied twice.
-                Transacted::ItemsRefused(_) | Transacted::Refused(_) | Transacted::TokenUsed(_) => {
+                WriteResult::ItemsRejected(_)
+                | WriteResult::Rejected(_)
+                | WriteResult::TokenUsed(_) => {
                     return ItemsEnd::Unknown;
                 }
-                Transacted::NotApplied(error) => {
+                WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
                     let is_final = !error.is_retryable();
                     (error, is_final)
                 }
-                Transacted::Conflict(error) | Transacted::Unknown(error) => (error, false),
+                WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, false),
             };
             if is_final || !clock.wait(&mut tries).await {
                 let error = self.report_items(error, in_doubt);
@@ -104,18 +106,18 @@ impl Execution {
     pub(super) async fn commit_items(&self, commit: Commit) -> Result<(), CommitError> {
         let (core, call) = (&self.inner.core, &self.inner.call);
         // If this future is dropped, the items may have been written.
-        self.end().begin_items().map_err(no_commit)?;
+        self.finish().begin_items().map_err(no_commit)?;
         self.inner.commits.begin(commit.answer);
-        let (ended, result) = match core
-            .write_items(call, self.inner.claim.owner, commit.items)
-            .await
-        {
-            ItemsEnd::Applied => (Some(Ended::Stored), Ok(())),
-            ItemsEnd::Refused(refusal) => (None, Err(refused(refusal))),
-            ItemsEnd::NotApplied(error) => (None, Err(CommitError::NotApplied(error))),
-            ItemsEnd::Unknown => (Some(Ended::Unknown), Err(CommitError::Ended(commit_unknown()))),
-        };
-        self.end().items_ended(ended);
+        let (ended, result) =
+            match core.write_items(call, self.inner.claim.owner, commit.items).await {
+                ItemsEnd::Applied => (Some(FinishResult::Stored), Ok(())),
+                ItemsEnd::Refused(refusal) => (None, Err(refused(refusal))),
+                ItemsEnd::NotApplied(error) => (None, Err(CommitError::NotApplied(error))),
+                ItemsEnd::Unknown => {
+                    (Some(FinishResult::Unknown), Err(CommitError::Ended(commit_unknown())))
+                }
+            };
+        self.finish().items_ended(ended);
         result
     }
 }

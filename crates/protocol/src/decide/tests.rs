@@ -10,7 +10,7 @@ fn owner(name: &str) -> OwnerId {
     OwnerId(name.bytes().fold(0, |id, byte| id << 8 | u128::from(byte)))
 }
 
-/// A record of owner `theirs`, second attempt, retained for long.
+/// A record of the owner `theirs`, in its second attempt.
 fn record(state: State) -> Header {
     Header {
         owner: owner("theirs"),
@@ -53,7 +53,7 @@ fn by_default(record: &Header) -> Decision {
     decided(record, &DEFAULT)
 }
 
-/// As [`decided`], with a hook that is there to be asked.
+/// As [`decided`], with a hook.
 fn with_hook(record: &Header, rules: &Rules) -> Decision {
     decide(Some(record), &owner("mine"), NOW, &Rules { reconciles: true, ..*rules })
 }
@@ -65,7 +65,7 @@ fn no_record_is_created() {
 }
 
 #[test]
-fn ones_own_pending_record_is_acquired_with_the_lease_that_it_carries() {
+fn an_own_pending_record_is_acquired_with_its_lease() {
     for lease_expires_at in [LATER, EARLIER] {
         let own = Header { owner: owner("mine"), ..pending(lease_expires_at) };
         assert_eq!(by_default(&own), Decision::Acquired { lease_expires_at });
@@ -108,14 +108,14 @@ fn completed_replays_or_runs_again() {
     assert_eq!(by_default(&completed), Decision::Replay);
     let rules = Rules { completed: Completed::Execute, ..DEFAULT };
     assert_eq!(decided(&completed, &rules), Decision::TakeOver);
-    // What says no to a repeat under `Replay` says no here too.
+    // Other rejections are the same as under `Replay`.
     assert!(matches!(decided(&pending(LATER), &rules), Decision::InProgress { .. }));
     let other = Header { is_same_request: false, ..completed };
     assert_eq!(decided(&other, &rules), Decision::Mismatch);
 }
 
 #[test]
-fn a_run_whose_owner_died_is_one_of_those_allowed() {
+fn an_abandoned_run_counts_as_an_attempt() {
     for (max_attempts, expected) in [(2, Decision::ReplayFailure), (3, Decision::TakeOver)] {
         let rules = Rules { failure: Failure::Retain { max_attempts }, ..DEFAULT };
         assert_eq!(decided(&pending(EARLIER), &rules), expected);
@@ -131,7 +131,7 @@ fn a_live_lease_is_in_progress_to_its_last_millisecond() {
 }
 
 #[test]
-fn an_expired_lease_is_taken_over_unless_that_is_refused() {
+fn an_expired_lease_is_taken_over_unless_the_policy_rejects_it() {
     assert_eq!(by_default(&pending(EARLIER)), Decision::TakeOver);
     let rules = Rules { takeover: Takeover::Reject, ..DEFAULT };
     assert_eq!(decided(&pending(EARLIER), &rules), Decision::Abandoned);
@@ -149,9 +149,9 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
 }
 
 #[test]
-fn a_released_record_is_replaced_whoever_comes_with_whatever_request() {
-    for (whose, is_same_request) in [("theirs", true), ("theirs", false), ("mine", true)] {
-        let released = Header { owner: owner(whose), is_same_request, ..record(State::Released) };
+fn a_released_record_is_replaced_by_any_owner_and_request() {
+    for (name, is_same_request) in [("theirs", true), ("theirs", false), ("mine", true)] {
+        let released = Header { owner: owner(name), is_same_request, ..record(State::Released) };
         assert_eq!(by_default(&released), Decision::Replace { attempts: 2 });
         assert_eq!(released.version().status, Status::Released);
     }
@@ -169,7 +169,7 @@ fn released_attempts_do_not_count_for_the_limit() {
 }
 
 #[test]
-fn a_hook_judges_an_abandoned_operation_whatever_the_policy_of_takeover() {
+fn a_hook_replaces_the_takeover_policy() {
     for takeover in [Takeover::Execute, Takeover::Reject] {
         let rules = Rules { takeover, ..DEFAULT };
         assert_eq!(with_hook(&pending(EARLIER), &rules), Decision::Reconcile);
@@ -177,7 +177,7 @@ fn a_hook_judges_an_abandoned_operation_whatever_the_policy_of_takeover() {
 }
 
 #[test]
-fn a_hook_is_asked_about_nothing_else() {
+fn a_hook_judges_only_abandoned_operations() {
     let rules = DEFAULT;
     let gone = Header { expires_at: 1, ..pending(EARLIER) };
     let another = Header { is_same_request: false, ..pending(EARLIER) };
@@ -190,7 +190,7 @@ fn a_hook_is_asked_about_nothing_else() {
 }
 
 #[test]
-fn ones_own_finished_record_is_what_this_call_wrote() {
+fn an_own_finished_record_was_written_by_this_call() {
     for state in [State::Completed, State::Failed] {
         let own = Header { owner: owner("mine"), ..record(state) };
         assert_eq!(with_hook(&own, &DEFAULT), Decision::Finished);

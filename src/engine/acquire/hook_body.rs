@@ -1,4 +1,4 @@
-//! What goes out with the writes of a call that acquires: the resolution of a hook.
+//! The body of an acquisition's writes: the resolution of a hook.
 
 use std::time::Duration;
 
@@ -7,32 +7,32 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::answer::{Answer, Stored, reason};
 use crate::engine::call::CallContext;
 use crate::engine::core::Core;
-use crate::engine::driver::Contents;
+use crate::engine::driver::WriteBody;
 use crate::engine::hook::Settlement;
 use crate::engine::placement::{PartsPlan, Place, Unplaced};
 use crate::error::Error;
 use crate::protocol::{State, Write};
 use crate::record::{self, OwnerId};
 
-/// What a call's writes bring with them.
-pub(super) struct Carried<'a> {
+/// The body of the writes of an acquisition.
+pub(super) struct HookBody<'a> {
     pub(super) core: &'a Core,
     pub(super) call: &'a CallContext,
     pub(super) owner: OwnerId,
-    /// What a hook has said, in the form in which it is stored.
+    /// The hook's resolution.
     pub(super) resolved: Option<Resolved>,
 }
 
-/// What a hook has said, to be put into the record.
+/// The resolution of a hook, which is written to the record.
 pub(super) struct Resolved {
     pub(super) settlement: Settlement,
     /// Its stored form, with its parts in the table.
     pub(super) stored: Option<Stored>,
-    /// What the steps of the record take that the hook judged, in bytes.
+    /// The size of the steps of the record that the hook judged, in bytes.
     pub(super) steps_bytes: usize,
 }
 
-impl Contents for Carried<'_> {
+impl WriteBody for HookBody<'_> {
     async fn response(
         &mut self,
         write: &Write,
@@ -45,12 +45,12 @@ impl Contents for Carried<'_> {
         }
     }
 
-    fn lessen(&mut self, error: &Error) -> bool {
-        self.lesser(error)
+    fn replace_unstorable(&mut self, error: &Error) -> bool {
+        self.replace_rejected(error)
     }
 }
 
-impl Carried<'_> {
+impl HookBody<'_> {
     /// Returns the stored form of the hook's resolution. If its parts cannot be written and the
     /// record has no room for it, nothing is written, and the next call runs the hook again.
     async fn resolution(
@@ -89,7 +89,7 @@ impl Carried<'_> {
         let (schema, of) = (&self.core.table.schema, (key, &fingerprint.to_store()));
         let item = record::item(schema, of, &write.record, Some(AttributeValue::Null(true)));
         let rest = record::item_bytes(&item);
-        // What is left of the time is for the record.
+        // The rest of the time is for the record.
         let (owner, expires_at) = (self.owner, write.record.expires_at);
         let parts = Some(PartsPlan { owner, expires_at, time: limit });
         let place = Place { key, policy, rest, parts };
@@ -104,16 +104,16 @@ impl Carried<'_> {
     }
 
     /// Replaces an answer that DynamoDB rejects.
-    fn lesser(&mut self, error: &Error) -> bool {
+    fn replace_rejected(&mut self, error: &Error) -> bool {
         let Some(resolved) = &mut self.resolved else { return false };
-        let lesser = match resolved.settlement {
+        let replacement = match resolved.settlement {
             Settlement::Completed(_) => {
                 Settlement::Completed(Answer::Unavailable(reason::REJECTED.into()))
             }
             Settlement::Failed(Some(_)) => Settlement::Failed(None),
             Settlement::Failed(None) => return false,
         };
-        (resolved.settlement, resolved.stored) = (lesser, None);
+        (resolved.settlement, resolved.stored) = (replacement, None);
         self.report_unstorable(&error.to_string());
         true
     }

@@ -1,0 +1,209 @@
+//! The writes that acquire a key under a lease, and the verification of the lease.
+
+use std::time::Duration;
+
+use super::{
+    Acquisition, AfterPause, Command, Goal, Intent, Next, Obstacle, Reason, Resolution, Step,
+};
+use crate::condition::{Condition, Term};
+use crate::lease::LeaseTerm;
+use crate::machine::{Cause, Reply};
+use crate::record::{Header, State};
+use crate::rules::{MIN_LIMIT, TooLate};
+use crate::time::{Now, Stamp, Timestamp};
+use crate::write::{Form, Write};
+
+/// How many writes a call sends before it gives up a contended key.
+const MAX_WRITES: u32 = 8;
+
+impl Acquisition {
+    /// A read or a rejected write has shown this call's own record.
+    pub(super) fn acquired(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
+        if let Some(own) = self.knowledge.own() {
+            self.attempt = own.attempt;
+            self.released_attempts = own.released_attempts;
+            self.created_at = Some(own.created_at);
+        }
+        self.verify_lease(now, lease_expires_at)
+    }
+
+    /// Runs the handler if the response that has shown the own record proves that the lease is right, and
+    /// if no other write of this call can still change it. Otherwise the lease is stamped again.
+    pub(super) fn verify_lease(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
+        self.obstacle = Obstacle::Nothing;
+        let is_settled = self.knowledge.settled().is_some();
+        match self.rules.window(now, lease_expires_at, self.time) {
+            Some(window) if is_settled => Command::Return(Next::Run(window)),
+            Some(_) | None => self.write(now, Intent::Restamp { lease_expires_at }),
+        }
+    }
+
+    /// Begins a write. From the third one on, a pause comes first.
+    pub(super) fn write(&mut self, now: Now, intent: Intent) -> Command {
+        if self.goal == Goal::LookUp {
+            return self.end(now, Reason::Free);
+        }
+        self.writes += 1;
+        if self.may_have_resolved_another() || self.may_be_replaced() {
+            self.is_contended = true;
+            return self.contended(now, intent);
+        }
+        // Back off after losing the race twice.
+        if self.writes > 2 {
+            self.back_off(now, AfterPause::Write(intent))
+        } else {
+            self.send(now, intent)
+        }
+    }
+
+    /// Other calls keep writing to this key, or DynamoDB confirms no lease.
+    fn contended(&mut self, now: Now, intent: Intent) -> Command {
+        if let Intent::Restamp { .. } = intent {
+            return self.give_up(now, Reason::NoLease, Cause::Outage);
+        }
+        let lease_left = match self.lease_left_of_other(now) {
+            Some(left) => left,
+            None if self.is_contended => Duration::ZERO,
+            // No other call writes, so DynamoDB rejects writes.
+            None => return self.give_up(now, Reason::Error, Cause::Outage),
+        };
+        self.end(now, Reason::InProgress { lease_left })
+    }
+
+    pub(super) fn note_doubt(&mut self, reply: &Reply, step: &Step) {
+        let is_in_doubt = reply.is_in_doubt || reply.outcome.is_unknown();
+        if is_in_doubt && matches!(step, Step::Writing { intent: Intent::Resolve(_), .. }) {
+            self.doubtful_resolution = self.resolution.as_ref().map(|(version, _)| version.clone());
+        }
+    }
+
+    /// Whether a resolution may have been applied to another version than the one seen last. Two finished
+    /// records of one owner would be indistinguishable, and a version must never repeat.
+    fn may_have_resolved_another(&self) -> bool {
+        let seen = self.knowledge.seen().record().map(Header::version);
+        self.doubtful_resolution.is_some() && self.doubtful_resolution != seen
+    }
+
+    pub(super) fn send(&mut self, now: Now, intent: Intent) -> Command {
+        let is_transaction = matches!(self.goal, Goal::Transact { .. });
+        if !is_transaction && self.writes > MAX_WRITES {
+            return self.contended(now, intent);
+        }
+        let length = match self.rules.lease_length(now) {
+            Err(TooLate) if !is_transaction => {
+                return self.give_up(now, Reason::DeadlineOver, Cause::Other);
+            }
+            length => length,
+        };
+        // A call that owns the key may still correct its lease, for example after a freeze.
+        let is_owner = matches!(intent, Intent::Restamp { .. });
+        if now.is_over(self.budget) && !is_owner {
+            return self.give_up(now, Reason::TimedOut, Cause::Outage);
+        }
+        let Some(stamp) = now.stamp() else { return self.read(now) };
+        self.note_replaced(stamp, intent);
+        match length {
+            Ok(length) if !is_transaction => self.send_lease(now, stamp, intent, length),
+            Ok(_) | Err(TooLate) => self.transact(now, intent),
+        }
+    }
+
+    /// [`verify_lease`](Self::verify_lease) checks the stamp before anything runs.
+    fn send_lease(&mut self, now: Now, stamp: Stamp, intent: Intent, length: Duration) -> Command {
+        let term = match intent {
+            Intent::Restamp { .. } => self.rules.held_term(stamp, length),
+            _ => self.rules.term(stamp, length),
+        };
+        let term = term.unlike(&self.stamped);
+        self.stamped.push(term.lease_expires_at);
+        let write = self.lease_write(stamp, intent, term);
+        self.dispatch(now, write, intent)
+    }
+
+    /// Takes over the counters of the record that the write replaces.
+    fn note_replaced(&mut self, stamp: Stamp, intent: Intent) {
+        let seen = self.knowledge.seen().record().cloned();
+        match (intent, seen) {
+            (Intent::Create, _) => self.start_from_scratch(stamp, 0),
+            (Intent::Replace { attempts }, _) => self.start_from_scratch(stamp, attempts),
+            (Intent::TakeOver, Some(seen)) => {
+                self.attempt = seen.attempt.saturating_add(1);
+                self.created_at = Some(seen.created_at);
+                self.released_attempts = seen.released_attempts;
+                self.replaced = Some(seen);
+            }
+            // A resolution is not an attempt.
+            (Intent::Resolve(_), Some(seen)) => {
+                (self.attempt, self.created_at) = (seen.attempt, Some(seen.created_at));
+                self.released_attempts = seen.released_attempts;
+            }
+            (Intent::Restamp { .. } | Intent::TakeOver | Intent::Resolve(_), _) => {}
+        }
+    }
+
+    /// The earlier attempts have left nothing, so they do not count.
+    fn start_from_scratch(&mut self, stamp: Stamp, attempts: u32) {
+        self.attempt = attempts.saturating_add(1);
+        self.released_attempts = attempts;
+        self.created_at = Some(stamp.at);
+        self.replaced = None;
+    }
+
+    fn lease_write(&mut self, stamp: Stamp, intent: Intent, term: LeaseTerm) -> Write {
+        let state = State::Pending { lease_expires_at: term.lease_expires_at };
+        let pending = self.header(stamp, state, None, term.expires_at);
+        let at = *self.resolved_at.get_or_insert(stamp.at);
+        let retained = at.plus(self.rules.retention).seconds_up();
+        self.retention.stamped(stamp);
+        let (form, condition, record) = match intent {
+            Intent::Create => (Form::Put, Condition::absent(), pending),
+            Intent::Replace { .. } => (Form::Put, self.unchanged(), pending),
+            Intent::TakeOver => (Form::Update, self.unchanged(), pending),
+            Intent::Restamp { lease_expires_at } => {
+                let stamped = Term::LeaseExpiresAt(lease_expires_at);
+                (Form::Stamp, self.held().and(stamped), pending)
+            }
+            Intent::Resolve(Resolution::Completed) => {
+                let record = self.header(stamp, State::Completed, Some(at), retained);
+                (Form::Put, self.unchanged(), record)
+            }
+            Intent::Resolve(_) => {
+                let record = self.header(stamp, State::Failed, Some(at), retained);
+                (Form::Update, self.unchanged(), record)
+            }
+        };
+        Write { form, condition, record }
+    }
+
+    pub(super) fn unchanged(&self) -> Condition {
+        let seen = self.knowledge.seen().record();
+        seen.map_or_else(Condition::absent, |seen| Condition::unchanged(&seen.version()))
+    }
+
+    pub(super) fn held(&self) -> Condition {
+        Condition::held_by(*self.knowledge.me())
+    }
+
+    pub(super) fn header(
+        &self,
+        stamp: Stamp,
+        state: State,
+        completed_at: Option<Timestamp>,
+        expires_at: i64,
+    ) -> Header {
+        let attempts = (self.attempt, self.released_attempts);
+        let times = (self.created_at.unwrap_or(stamp.at), completed_at, expires_at);
+        Header::of(self.knowledge.me(), state, attempts, times)
+    }
+
+    pub(super) fn dispatch(&mut self, now: Now, write: Write, intent: Intent) -> Command {
+        self.knowledge.send(&write);
+        let limit = match (self.goal, intent) {
+            (Goal::Transact { .. }, _) => self.limit(now).min(self.tries.limit(now)).max(MIN_LIMIT),
+            (Goal::Own | Goal::LookUp, Intent::Restamp { .. }) => self.limit(now).max(MIN_LIMIT),
+            (Goal::Own | Goal::LookUp, _) => self.limit(now),
+        };
+        self.step = Step::Writing { write: write.clone(), intent };
+        Command::Send { write, limit }
+    }
+}

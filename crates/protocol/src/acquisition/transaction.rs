@@ -1,0 +1,155 @@
+//! An operation in one transaction: the write completes the record and contains the caller's items.
+
+use super::{Acquisition, AfterPause, CallResult, Command, Goal, Intent, Next, Reason, Step, done};
+use crate::condition::Condition;
+use crate::knowledge::Seen;
+use crate::machine::{Cause, WriteResult};
+use crate::record::{Header, State};
+use crate::rules::MIN_LIMIT;
+use crate::time::Now;
+use crate::write::{Form, Write};
+
+impl Acquisition {
+    /// Continues after [`Next::AnswerForFailedCondition`] with an answer that is stored without the items.
+    /// Its time distinguishes it from the transaction.
+    pub fn answer_without_items(&mut self, now: Now) -> Command {
+        self.goal = Goal::Transact { form: Form::Put };
+        self.rejected_at = self.completed_at.take();
+        self.begin_tries(now);
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Retrying(_, intent) => self.transact(now, intent),
+            _ => self.read(now),
+        }
+    }
+
+    /// Continues after [`Next::AnswerForFailedCondition`] without an answer.
+    pub fn no_answer(&mut self, now: Now) -> Command {
+        self.end(now, Reason::ItemsRejected)
+    }
+
+    pub(super) fn transact(&mut self, now: Now, intent: Intent) -> Command {
+        let Goal::Transact { form } = self.goal else { return self.read(now) };
+        let Some(stamp) = now.stamp() else { return self.read(now) };
+        self.retention.stamped(stamp);
+        let unique = self.rejected_at.map_or(stamp.at, |at| stamp.at.max(at.shifted(1)));
+        let completed_at = *self.completed_at.get_or_insert(unique);
+        // The retention begins with this write, however long the call has waited.
+        let retained = stamp.at.plus(self.rules.retention).seconds_up();
+        self.expires_at = self.expires_at.max(retained);
+        let record = self.header(stamp, State::Completed, Some(completed_at), self.expires_at);
+        let condition = match intent {
+            Intent::Create => Condition::absent(),
+            _ => self.unchanged(),
+        };
+        self.dispatch(now, Write { form, condition, record }, intent)
+    }
+
+    pub(super) fn after_transaction(
+        &mut self,
+        now: Now,
+        result: &WriteResult<Header>,
+        write: Write,
+        intent: Intent,
+    ) -> Command {
+        match result {
+            WriteResult::Applied => done(CallResult::Executed),
+            WriteResult::Rejected(Some(_)) => self.decide(now),
+            WriteResult::Rejected(None) => self.read(now),
+            WriteResult::ItemsRejected(()) => {
+                self.step = Step::Retrying(write, intent);
+                Command::Return(Next::AnswerForFailedCondition)
+            }
+            WriteResult::Invalid(_) | WriteResult::NotApplied(Cause::Other)
+                if !self.is_in_doubt() =>
+            {
+                self.give_up(now, Reason::Error, Cause::Other)
+            }
+            WriteResult::Invalid(_)
+            | WriteResult::NotApplied(_)
+            | WriteResult::Conflict(_)
+            | WriteResult::TokenUsed(_)
+            | WriteResult::Unknown(_) => self.retry(now, write, intent),
+        }
+    }
+
+    /// Sends the same transaction again, if there is time. DynamoDB recognizes its token.
+    fn retry(&mut self, now: Now, write: Write, intent: Intent) -> Command {
+        let Some(bound) = self.tries.pause(now) else {
+            return self.end(now, Reason::Error);
+        };
+        self.step = Step::Retrying(write, intent);
+        Command::Pause { bound, max: bound }
+    }
+
+    /// Reports that nothing was written, once no transaction of this call can be applied any more. While
+    /// one still can, the version that it requires is replaced first.
+    pub(super) fn end_transaction(&mut self, now: Now) -> Command {
+        let Some((reason, tries)) = self.ending else { return done(CallResult::Unknown) };
+        if let Some(own) = self.knowledge.own().filter(|own| own.is_completed()) {
+            let is_last = own.completed_at == self.completed_at;
+            return done(if is_last { CallResult::Executed } else { CallResult::Replay });
+        }
+        if !self.is_in_doubt() {
+            return self.report(reason);
+        }
+        self.ending = Some((reason, tries + 1));
+        if tries == 0 {
+            return self.supersede(now);
+        }
+        let Some(bound) = self.tries.pause_before(now, self.budget) else {
+            return done(CallResult::Unknown);
+        };
+        self.step = Step::Pausing(AfterPause::Supersede);
+        Command::Pause { bound, max: bound }
+    }
+
+    pub(super) fn supersede(&mut self, now: Now) -> Command {
+        let Some(write) = self.superseding_write(now) else { return done(CallResult::Unknown) };
+        self.knowledge.send(&write);
+        self.step = Step::Superseding(write.clone());
+        Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
+    }
+
+    pub(super) fn after_superseding(
+        &mut self,
+        now: Now,
+        result: &WriteResult<Header>,
+        write: &Write,
+    ) -> Command {
+        let is_superseded = match result {
+            WriteResult::Applied => true,
+            // An earlier try was applied.
+            WriteResult::Rejected(Some(seen)) => seen.version() == write.record.version(),
+            _ => false,
+        };
+        if is_superseded {
+            self.knowledge.rule_out_completion();
+        }
+        self.end_transaction(now)
+    }
+
+    /// Replaces the version that a delayed write of this call requires by another version with the same
+    /// meaning. An owner that runs under the record keeps it.
+    pub(super) fn superseding_write(&mut self, now: Now) -> Option<Write> {
+        let unowned = self.knowledge.me().alternate();
+        let Seen::Record(seen) = self.knowledge.seen() else {
+            let stamp = now.stamp()?;
+            self.retention.stamped(stamp);
+            let record = Header { owner: unowned, attempt: 0, ..self.released(stamp) };
+            return Some(Write { form: Form::Put, condition: Condition::absent(), record });
+        };
+        let record = match seen.state {
+            // The owner stays, because the keys of the answer's parts contain it.
+            State::Completed => Header { steps: Some(0), ..seen.clone() },
+            // The owner may be slow and still complete the record. A later end, because a delayed renewal
+            // would restore the version if the end were earlier.
+            State::Pending { lease_expires_at } => {
+                let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
+                Header { state, ..seen.clone() }
+            }
+            State::Failed | State::Released => Header { owner: unowned, ..seen.clone() },
+        };
+        let condition = Condition::unchanged(&seen.version());
+        Some(Write { form: Form::Touch, condition, record })
+    }
+}

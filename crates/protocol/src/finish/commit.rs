@@ -1,0 +1,123 @@
+//! Commits: the answer and the caller's items in one transaction. A commit in doubt is resolved by a
+//! write that fails the attempt, because DynamoDB applies only one of the two.
+
+use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
+use crate::record::State;
+use crate::time::{Deadline, Now, Stamp, Timestamp};
+use crate::write::{Form, Write};
+
+impl Finish {
+    pub fn may_commit(&self) -> Result<(), NoCommit> {
+        match self.stage {
+            Stage::Open => Ok(()),
+            Stage::Over(result) => Err(NoCommit::Over(result)),
+            Stage::Closed => Err(NoCommit::Closed),
+        }
+    }
+
+    /// Items are about to be sent without a record. Until [`items_ended`](Self::items_ended), their outcome
+    /// is unknown.
+    pub fn begin_items(&mut self) -> Result<(), NoCommit> {
+        self.may_commit()?;
+        self.stage = Stage::Over(FinishResult::Unknown);
+        Ok(())
+    }
+
+    /// `None` if the handler continues.
+    pub fn items_ended(&mut self, result: Option<FinishResult>) {
+        self.stage = result.map_or(Stage::Open, Stage::Over);
+    }
+
+    /// Commits, and tries until `until`. A commit that stays in doubt is resolved by the write `on_doubt`.
+    pub fn commit(&mut self, now: Now, on_doubt: FailureWrite, until: Deadline) -> Command {
+        self.begin(now, Order::Commit { on_doubt }, until)
+    }
+
+    /// Of the last commit that was sent.
+    pub const fn completed_at(&self) -> Option<Timestamp> {
+        self.completed_at
+    }
+
+    /// Whether a commit of this execution may still be applied.
+    pub fn has_commit_in_doubt(&self) -> bool {
+        self.knowledge.may_transact()
+    }
+
+    /// The time of a completion at `now`, which differs from that of each commit.
+    pub(super) fn next_completion(&self, now: Timestamp) -> Timestamp {
+        self.completed_at.map_or(now, |last| now.max(last.shifted(1)))
+    }
+
+    pub(super) fn commit_write(
+        &mut self,
+        stamp: Stamp,
+        on_doubt: FailureWrite,
+    ) -> (Write, Purpose) {
+        let completed_at = self.next_completion(stamp.at);
+        self.completed_at = Some(completed_at);
+        self.has_committed = true;
+        let condition = if self.is_protected { self.held() } else { self.completable() };
+        let expires_at = self.expires_at(completed_at);
+        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
+        let write = Write { form: Form::Transaction, condition, record };
+        (write, Purpose::Commit { completed_at, on_doubt })
+    }
+
+    /// The handler has returned. If its commits have ended the operation, the result is theirs. A commit
+    /// whose future was dropped is resolved first by the write `on_doubt`.
+    pub fn close(&mut self, now: Now, on_doubt: FailureWrite) -> Option<Command> {
+        let interrupted = self.interrupted();
+        if let Stage::Over(result) = self.stage {
+            return Some(Command::Return(result));
+        }
+        self.stage = Stage::Closed;
+        interrupted.map(|completed_at| self.resolve_commit(now, completed_at, on_doubt))
+    }
+
+    /// The handler was stopped at the end of its lease. If its commits have ended the operation, the result
+    /// is theirs. A commit in doubt is only read, not resolved: a failed or released record would let the
+    /// operation run again at once, whatever else the handler had done.
+    pub fn expire(&mut self, now: Now) -> Option<Command> {
+        let interrupted = self.interrupted();
+        match self.stage {
+            Stage::Over(FinishResult::NothingWritten(_)) => return None,
+            Stage::Over(result) => return Some(Command::Return(result)),
+            Stage::Open | Stage::Closed => self.stage = Stage::Closed,
+        }
+        interrupted?;
+        self.tries.until = self.tries_until(now);
+        Some(self.read(now, None, Purpose::FindCommit))
+    }
+
+    /// The time of a commit whose future was dropped before it had a result.
+    fn interrupted(&mut self) -> Option<Timestamp> {
+        self.retention.abandon();
+        let purpose = match std::mem::replace(&mut self.step, Step::Idle) {
+            // Nothing was sent yet, or the result is known.
+            Step::Idle | Step::Learning(_) => return None,
+            Step::Writing(write, purpose) => {
+                self.knowledge.lose(&write);
+                purpose
+            }
+            Step::Reading(_, purpose) | Step::Pausing(_, purpose) => purpose,
+        };
+        purpose.completed_at()
+    }
+
+    /// Fails the attempt, so that a commit in flight is rejected: it requires a PENDING record, and the
+    /// record of an owner is never PENDING again. An execution without a record has none to fail, so it
+    /// only reads.
+    pub(super) fn resolve_commit(
+        &mut self,
+        now: Now,
+        completed_at: Timestamp,
+        failure: FailureWrite,
+    ) -> Command {
+        let until = self.tries_until(now);
+        if self.is_protected {
+            return self.begin(now, Order::ResolveCommit(completed_at, failure), until);
+        }
+        self.tries.until = until;
+        self.read(now, None, Purpose::ResolveCommit { completed_at })
+    }
+}

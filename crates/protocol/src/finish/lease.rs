@@ -1,0 +1,112 @@
+//! The lease of an execution, and its renewal.
+
+use super::{Finish, Renewal, Step};
+use crate::condition::{Condition, Term};
+use crate::lease::{LeaseTerm, Window};
+use crate::machine::{Outcome, Reply, WriteResult};
+use crate::record::State;
+use crate::time::{Now, Stamp, StoreTime, Timestamp};
+use crate::write::{Form, Write};
+
+impl Finish {
+    pub const fn window(&self) -> Option<Window> {
+        self.window
+    }
+
+    pub const fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// A write of a step has met another owner.
+    pub fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// A response has shown store time.
+    pub fn heard(&mut self, time: Option<StoreTime>) {
+        if let (Some(window), Some(time)) = (&mut self.window, time) {
+            *window = window.heard(time);
+        }
+    }
+
+    /// The handler was stopped: nothing runs under the lease, and it is not renewed.
+    pub fn stop(&mut self) {
+        self.window = None;
+    }
+
+    /// The epoch if there is no lease.
+    pub(super) fn lease_expires_at(&self) -> Timestamp {
+        self.window.map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
+    }
+
+    /// The write that renews the lease, if there is one. The caller passes its result to
+    /// [`renewed`](Self::renewed).
+    pub fn renewal(&self, now: Now) -> Option<Write> {
+        self.window?;
+        let stamp = now.stamp()?;
+        let term = self.rules.held_term(stamp, self.rules.renewed_length()).unlike(&self.corrected);
+        let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
+        Some(self.lease_write(stamp, term, self.held().and(is_shorter)))
+    }
+
+    /// The write that corrects a wrong end of the lease. The new end is not before the one that the owner
+    /// relies on, however late the write is applied.
+    pub fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
+        let (held, stamp) = (self.window?, now.stamp()?);
+        if !self.corrected.contains(&wrong) {
+            self.corrected.push(wrong);
+        }
+        let term = self.rules.held_term(stamp, self.rules.renewed_length());
+        let term = term.not_before(held.lease_expires_at).unlike(&self.corrected);
+        let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
+        Some(self.lease_write(stamp, term, stamped))
+    }
+
+    fn lease_write(&self, stamp: Stamp, term: LeaseTerm, condition: Condition) -> Write {
+        let state = State::Pending { lease_expires_at: term.lease_expires_at };
+        let record = self.header(stamp, state, None, term.expires_at);
+        Write { form: Form::Stamp, condition, record }
+    }
+
+    /// Uses a renewed lease if store time proves that its end is right.
+    pub fn renewed(&mut self, now: Now, write: &Write, reply: &Reply) -> Renewal {
+        self.heard(reply.time);
+        let lease_expires_at = match &reply.outcome {
+            Outcome::Write(WriteResult::Applied) => write.record.state.lease_expires_at(),
+            Outcome::Write(WriteResult::Rejected(Some(record)))
+                if record.owner != *self.knowledge.me() =>
+            {
+                None
+            }
+            // A later end from an earlier try, or the own completion.
+            Outcome::Write(WriteResult::Rejected(Some(record))) => {
+                match record.state.lease_expires_at() {
+                    Some(end) => Some(end),
+                    None => return Renewal::Ended,
+                }
+            }
+            Outcome::Write(WriteResult::Rejected(None)) => None,
+            Outcome::Read(_) | Outcome::Write(_) => return Renewal::Failed,
+        };
+        let Some(lease_expires_at) = lease_expires_at else {
+            // A write that ends the record may be in flight. Only its result shows whether the lease was
+            // lost.
+            if self.is_busy() || self.is_over() {
+                return Renewal::Ended;
+            }
+            self.is_lost = true;
+            return Renewal::Lost;
+        };
+        match self.rules.renewed_window(now, lease_expires_at, reply.time) {
+            None => Renewal::Wrong(lease_expires_at),
+            Some(window) => {
+                self.window = self.window.map(|_| window);
+                Renewal::Renewed
+            }
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        !matches!(self.step, Step::Idle)
+    }
+}

@@ -1,0 +1,143 @@
+//! What a machine asks for, and the results that it gets.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::record::Header;
+use crate::time::{Now, StoreTime};
+use crate::write::Write;
+
+/// What the caller of a machine does next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Command<T> {
+    Read {
+        is_consistent: bool,
+        limit: Duration,
+    },
+    Send {
+        write: Write,
+        limit: Duration,
+    },
+    /// Wait at least half of `bound`, at most all of it, and no longer than `max`.
+    Pause {
+        bound: Duration,
+        max: Duration,
+    },
+    /// Neither DynamoDB nor time is needed until the next call of the machine.
+    Return(T),
+}
+
+/// A state machine whose caller sends the requests and waits.
+pub trait Machine {
+    type Output;
+
+    /// Continues with the result of the last read or write.
+    fn replied(&mut self, now: Now, reply: &Reply) -> Command<Self::Output>;
+
+    /// Continues after the pause.
+    fn woke(&mut self, now: Now) -> Command<Self::Output>;
+}
+
+/// Shared with code that reads the machine between its commands.
+impl<M: Machine> Machine for &Mutex<M> {
+    type Output = M::Output;
+
+    fn replied(&mut self, now: Now, reply: &Reply) -> Command<M::Output> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).replied(now, reply)
+    }
+
+    fn woke(&mut self, now: Now) -> Command<M::Output> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).woke(now)
+    }
+}
+
+/// The result of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reply {
+    pub outcome: Outcome,
+    /// An earlier try of the same request may have been applied, or may still be.
+    pub is_in_doubt: bool,
+    /// Store time, as the response showed it.
+    pub time: Option<StoreTime>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    Read(ReadResult<Header>),
+    Write(WriteResult<Header>),
+}
+
+/// The result of a read. `R` is the record, and `E` says what went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum ReadResult<R, E = Cause> {
+    /// A strongly consistent read returned this.
+    Found(Option<R>),
+    /// An eventually consistent read returned this, which may be an earlier state.
+    Stale(Option<R>),
+    Failed(E),
+}
+
+/// The result of a conditional write. `R` is the record, `E` says what went wrong, and `I` why the
+/// caller's items do not allow a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum WriteResult<R, E = Cause, I = ()> {
+    Applied,
+    /// Its condition failed. Contains the current record, if DynamoDB returned it.
+    Rejected(Option<R>),
+    /// The caller's items do not allow the transaction: none of it was applied.
+    ItemsRejected(I),
+    /// Not applied, because of a conflict with another write or transaction.
+    Conflict(E),
+    /// The token of the transaction was used with other contents. The transaction was not executed.
+    TokenUsed(E),
+    /// Not applied, and never will be: DynamoDB rejects these values.
+    Invalid(E),
+    NotApplied(E),
+    /// This try or an earlier one had no response, or a server error.
+    Unknown(E),
+}
+
+/// Whether another try of a failed request may succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// DynamoDB is out of reach or too busy: a later try may succeed.
+    Outage,
+    /// Anything else: a later try fails as well.
+    Other,
+}
+
+impl Outcome {
+    pub const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Write(WriteResult::Unknown(_)))
+    }
+
+    /// The record that a consistent read or a rejected write returned.
+    pub const fn record(&self) -> Option<&Header> {
+        match self {
+            Self::Read(ReadResult::Found(record)) | Self::Write(WriteResult::Rejected(record)) => {
+                record.as_ref()
+            }
+            Self::Read(ReadResult::Stale(_) | ReadResult::Failed(_)) | Self::Write(_) => None,
+        }
+    }
+}
+
+impl<R> WriteResult<R> {
+    /// Whether another try of the same write would have the same result.
+    pub(crate) const fn is_final(&self) -> bool {
+        match self {
+            Self::Applied
+            | Self::Rejected(_)
+            | Self::Invalid(_)
+            | Self::ItemsRejected(())
+            | Self::NotApplied(Cause::Other) => true,
+            Self::Conflict(_)
+            | Self::TokenUsed(_)
+            | Self::NotApplied(Cause::Outage)
+            | Self::Unknown(_) => false,
+        }
+    }
+}
