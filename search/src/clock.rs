@@ -1,38 +1,39 @@
-//! The clocks: the store's, which goes in ticks, and the two of each process, which can be wrong.
+//! The clocks: store time, which advances in ticks, and the two clocks of each process, which can be
+//! wrong.
 
 use dynamodb_idempotency_protocol::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
 
-/// How long a tick is, in ms.
+/// The length of a tick, in ms.
 pub(crate) const TICK: i64 = 4_000;
 
-/// Where in its second the store's clock stands: a `Date` is wrong by that much.
+/// The milliseconds of store time within its second, by which a `Date` is wrong.
 const PHASE: i64 = 600;
 
 const EPOCH: i64 = 1_000_000_000;
 
-/// What a process's monotonic clock counts from is nobody's business.
+/// The start of a monotonic clock, which is arbitrary.
 const UPTIME: i64 = 50_000;
 
 pub(crate) fn store_time(tick: u8) -> Timestamp {
     Timestamp::from_millis(EPOCH + i64::from(tick) * TICK + PHASE)
 }
 
-/// The store's time as a response tells it, cut to the second.
+/// Store time as a response shows it, cut to the second.
 pub(crate) fn date(tick: u8) -> Timestamp {
     Timestamp::from_millis(EPOCH + i64::from(tick) * TICK)
 }
 
-/// One process's clocks, and what the responses have told it.
+/// The clocks of one process, and what the responses have shown it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Clock {
-    /// How far the wall clock is ahead of the store's, in ms.
+    /// How far the wall clock is ahead of store time, in ms.
     pub(crate) skew: i64,
-    /// For how long the monotonic clock has stood still, in ms.
+    /// How long the monotonic clock has stopped, in ms.
     frozen: i64,
     learned: Option<Learned>,
-    /// How often its clocks have failed it since the last response.
+    /// How often its clocks have failed since the last response.
     faults: u8,
-    /// They have failed it twice between two responses: then one fault can hide the other.
+    /// The clocks have failed twice between two responses, so one fault can hide the other.
     pub(crate) is_blind: bool,
 }
 
@@ -41,7 +42,7 @@ impl Clock {
         Self { skew, frozen: 0, learned: None, faults: 0, is_blind: false }
     }
 
-    /// Of a process that has heard of the store before.
+    /// The clock of a process that has had a response before.
     pub(crate) fn warm(skew: i64) -> Self {
         let mut clock = Self::new(skew);
         let sent = clock.local(0);
@@ -49,7 +50,7 @@ impl Clock {
         clock
     }
 
-    /// The store does not tell its time.
+    /// A response has no `Date`.
     pub(crate) fn trust_local(&mut self, tick: u8) {
         self.learned.get_or_insert(Learned::undated(self.local(tick)));
     }
@@ -68,7 +69,7 @@ impl Clock {
         Now { local: self.local(tick), learned: self.learned }
     }
 
-    /// A response has come whose `Date` is this.
+    /// A response has this `Date`.
     pub(crate) fn observe(&mut self, date: Timestamp, sent: Local, tick: u8) -> StoreTime {
         let time = StoreTime { date, sent, received: self.local(tick) };
         self.learned = Some(at_zero(Learned::observe(self.learned, time)));
@@ -81,7 +82,7 @@ impl Clock {
         self.fail();
     }
 
-    /// The monotonic clock stands still for a tick.
+    /// The monotonic clock stops for a tick.
     pub(crate) fn freeze(&mut self) {
         self.frozen += TICK;
         self.fail();
@@ -93,7 +94,7 @@ impl Clock {
     }
 }
 
-/// The same knowledge as of the instant at which the monotonic clock showed zero: whoever learned the
+/// The same knowledge as of the instant at which the monotonic clock showed zero: a process that learned the
 /// same at another time is in the same state.
 fn at_zero(learned: Learned) -> Learned {
     let by = learned.received.uptime.0;

@@ -14,11 +14,11 @@ use crate::sabotage;
 
 const THREADS: usize = 2;
 
-/// How many states a thread takes at once.
+/// How many states a thread handles at once.
 const CHUNK: usize = 256;
 
-/// Of how many states one is followed to its end: of those where nothing fails any more. Not where rules
-/// are broken: then the first violation is to be a shortest one.
+/// One of this many states is followed to its end, among those without a further fault. Not if rules are
+/// broken, so that the first violation is a shortest one.
 const SAMPLE: u64 = 128;
 
 /// Each state's hash, and that of the state from which it was first reached; in shards, so that two
@@ -61,12 +61,12 @@ impl Seen {
     }
 }
 
-/// What a search has come to.
+/// The result of a search.
 pub(crate) struct Found {
     pub(crate) states: usize,
     pub(crate) depth: usize,
     pub(crate) took: Duration,
-    /// Whether there is no state that was not looked at.
+    /// Whether every state was visited.
     pub(crate) is_whole: bool,
     pub(crate) violation: Option<Violation>,
 }
@@ -114,7 +114,7 @@ pub(crate) fn search(row: &Row, limit: Duration, broken: &'static [&'static str]
     Found { states: seen.len(), depth, took, is_whole, violation }
 }
 
-/// What follows from the states of one level and is new; and whether there was time for all.
+/// The new states that follow from those of one level, and whether there was time for all.
 fn expand(
     level: &[State],
     row: &Row,
@@ -179,7 +179,7 @@ fn follow(state: &State, row: &Row, seen: &Seen, broken: &[&str], new: &mut Leve
     });
 }
 
-/// Goes the way again: only hashes are kept.
+/// Repeats the path to the violation, because only hashes are kept.
 fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Step, State)> {
     let up = |at: &u64| seen.parent(*at).filter(|parent| *parent != 0);
     let mut way: Vec<_> = std::iter::successors(Some(last), up).collect();
@@ -198,7 +198,7 @@ fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Step, State)> {
         steps.push((step, next));
     }
     if state.violation.is_none() {
-        // What follows without a fault is where it fails.
+        // The violation is in a state that follows without a fault.
         liveness::fails(&state, row, &mut |step, next| steps.push((step, next.clone())));
     }
     steps

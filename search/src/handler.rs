@@ -1,4 +1,4 @@
-//! What a handler does, and the driver with it.
+//! The steps of a handler and of its driver.
 
 use crate::model::State;
 use crate::process::{Committed, Does, Execution, Phase, Place, Task};
@@ -83,7 +83,7 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
 }
 
 impl Turn<'_> {
-    /// Takes the execution out of the process: the caller puts something in its place.
+    /// Takes the execution out of the process. The caller of this function replaces it.
     fn execution(&mut self) -> Option<Execution> {
         match std::mem::replace(&mut self.process.phase, Phase::Ready) {
             Phase::Executing(execution) => Some(execution),

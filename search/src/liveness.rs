@@ -1,4 +1,4 @@
-//! Every call ends, and the key comes free: from a state on, nothing fails any more, and time passes.
+//! Liveness: if nothing fails after a state and time passes, every call ends and the key is free again.
 
 use std::sync::Arc;
 
@@ -10,12 +10,10 @@ use dynamodb_idempotency_protocol::FirstRequest;
 /// How many rounds all calls together may take to end.
 const ROUNDS: u8 = 60;
 
-/// For how long a lease locks the key at the most, in ticks.
+/// How long a lease locks the key at most, in ticks.
 const LEASE_TICKS: u8 = 4;
 
-/// Why a call does not end from here, or the key does not come free after it.
-///
-/// `note` is told of the way.
+/// Why a call does not end after this state, or the key does not become free. `note` gets each step.
 pub(crate) fn fails(
     state: &State,
     row: &Row,
@@ -45,7 +43,7 @@ pub(crate) fn fails(
     }
 }
 
-/// Lets everybody go on to the end. Who has not begun stays away; the last caller does begin.
+/// Lets every call that has begun continue to its end, and the last caller begin.
 fn settle(
     mut state: State,
     row: &Row,
@@ -89,7 +87,7 @@ fn is_locked_out(state: &State) -> bool {
     state.process(SEATS - 1).fate().is_some_and(|fate| fate.is_locked_out)
 }
 
-/// Whether it is for time that the process waits.
+/// Whether the process waits for time to pass.
 fn waits(process: &Process) -> bool {
     match &process.phase {
         Phase::Acquiring(Acquiring { task, .. }) => *task == Task::Pause,

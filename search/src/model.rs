@@ -1,8 +1,8 @@
-//! A state of everything: the table, the network, the processes and their clocks; and every state that
-//! may come next.
+//! A state of the whole world (the table, the network, the processes and their clocks), and the states
+//! that can follow it.
 //!
-//! Not a step of its own is a death: it is to take no step any more. Nor is a lost request, which is a
-//! late one that never arrives; nor a lost reply, that of one that arrives at once.
+//! Three faults need no step. A dead process takes no further step. A lost request is a delayed one that
+//! never arrives. A lost reply is that of a delayed request that arrives at once.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -21,13 +21,13 @@ use dynamodb_idempotency_protocol::{
     Cause, Condition, Form, Outcome, ReadResult, Resolution, WriteResult,
 };
 
-/// The callers, and one that asks when all is over.
+/// The callers, and one more that calls when the others have ended.
 pub(crate) const SEATS: usize = MAX_CALLERS + 1;
 
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) tick: u8,
-    /// How many more there may be.
+    /// How many more faults there may be.
     pub(crate) faults: u8,
     pub(crate) store: Store,
     pub(crate) ledger: Ledger,
@@ -44,7 +44,7 @@ impl Hash for State {
     }
 }
 
-/// What leads from one state to the next, in the words of the search through the SDK.
+/// A step from one state to the next, in the words of the schedules of `tests/faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) who: Option<usize>,
@@ -70,7 +70,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Takes the states that may come next.
+/// Receives the states that can follow.
 pub(crate) type Emit<'a> = dyn FnMut(Step, State) + 'a;
 
 impl State {
@@ -123,8 +123,8 @@ impl State {
         }
     }
 
-    /// The state in which time may pass. Who has a request under way meanwhile is stopped, or dead, or the
-    /// network is as slow: a fault for each of them, until it goes on.
+    /// The state in which time may pass. A process with a request in flight is stopped or dead meanwhile, or
+    /// the network is slow. That is one fault for each of them, until it continues.
     fn stall(&self) -> Option<Self> {
         let mut stalled = self.clone();
         for slot in &mut stalled.slots {
@@ -139,7 +139,7 @@ impl State {
         Some(stalled)
     }
 
-    /// A tick later. Where the store deletes, no copy is late by more than the retention is long.
+    /// One tick later. If TTL deletes, no request is delayed by more than the retention.
     fn older(&self, row: &Row) -> Self {
         let mut later = self.later();
         if row.expires {
@@ -156,7 +156,7 @@ impl State {
         Self { faults: self.faults - 1, ..self.clone() }
     }
 
-    /// A late copy comes. One that is refused might as well never have come.
+    /// A delayed request arrives. One that is rejected is the same as one that never arrives.
     fn arrivals(&self, row: &Row, emit: &mut Emit<'_>) {
         for (place, (caller, wire)) in self.store.late.iter().enumerate() {
             let seat = usize::from(*caller);
@@ -170,8 +170,7 @@ impl State {
         }
     }
 
-    /// TTL deletes what is past its retention. By then nothing is under way any more that was sent
-    /// before.
+    /// TTL deletes what is past its retention. By then no request from before is in flight.
     fn expiry(&self, row: &Row, emit: &mut Emit<'_>) {
         let now = store_time(self.tick);
         let is_garbage = |record: &crate::store::Stored| record.header.is_past_retention(now);
@@ -186,7 +185,7 @@ impl State {
         }
     }
 
-    /// The store gets a request.
+    /// DynamoDB executes a request.
     pub(crate) fn execute(&mut self, row: &Row, seat: usize, wire: &Wire) -> Outcome {
         let sender = sender(row, seat);
         let is_taken = self.store.takes(sender, wire);
@@ -202,8 +201,8 @@ impl State {
         outcome(wire, is_taken, found)
     }
 
-    /// Copies that can never change anything any more: there is no record only once, unless TTL deletes; and
-    /// whoever is over takes no record any more but by a copy.
+    /// Drops delayed requests that can never change anything: the record is absent only at the beginning,
+    /// unless TTL deletes it, and a process that has ended acquires a record only by a delayed request.
     pub(crate) fn drop_dead_copies(&mut self, row: &Row) {
         if self.store.late.is_empty() {
             return;
@@ -223,7 +222,7 @@ impl State {
         self.store.late = late;
     }
 
-    /// What the process of this seat may do next, and the store with its request.
+    /// The next steps of this process, and of DynamoDB with its request.
     pub(crate) fn steps_of(&self, seat: usize, row: &Row, emit: &mut Emit<'_>) {
         let mut put = |what, turn: Turn<'_>| {
             emit(Step { who: Some(seat), what, number: None }, turn.done());
@@ -252,7 +251,7 @@ impl State {
         }
     }
 
-    /// Callers that are alike are interchangeable: they start in order.
+    /// Equal callers are interchangeable, so they start in order.
     fn is_not_yet(&self, seat: usize, row: &Row) -> bool {
         let earlier = row.roles().get(..seat).unwrap_or_default();
         let is_first = |(other, role): (usize, &Role)| {
@@ -261,7 +260,7 @@ impl State {
         earlier.iter().enumerate().any(is_first)
     }
 
-    /// What may become of a request.
+    /// The possible outcomes of a request.
     pub(crate) fn request_steps<'a>(
         &self,
         seat: usize,
@@ -277,8 +276,8 @@ impl State {
         let wire = &request.wire;
         let mut done = self.clone();
         let outcome = done.execute(row, seat, wire);
-        let told = row.has_dates.then(|| date(self.tick));
-        let answer = Answer { outcome, is_in_doubt: false, date: told };
+        let date = row.has_dates.then(|| date(self.tick));
+        let answer = Answer { outcome, is_in_doubt: false, date };
         put("deliver", turn(done.clone()).hear(place, answer.clone()));
         if self.faults == 0 {
             return;
@@ -287,7 +286,7 @@ impl State {
             state.store.add_late(u8::try_from(seat).unwrap_or(u8::MAX), wire.clone());
             state
         };
-        let failed = |outcome, is_in_doubt| Answer { outcome, is_in_doubt, date: told };
+        let failed = |outcome, is_in_doubt| Answer { outcome, is_in_doubt, date };
         let (unknown, throttled) = failures(wire);
         let lost = Answer { outcome: unknown, is_in_doubt: true, date: None };
         put("late", turn(late(self.faulty())).hear(place, lost));
@@ -315,7 +314,7 @@ impl State {
         }
     }
 
-    /// Clocks matter where the machine will look at them.
+    /// Clocks fail only where the machine reads them.
     fn clock_faults(&self, seat: usize, row: &Row, emit: &mut Emit<'_>) {
         let looks = match &self.process(seat).phase {
             Phase::Ready | Phase::Finished(_) => false,
@@ -363,7 +362,7 @@ fn asks_for_none(wire: &Wire) -> bool {
     matches!(wire, Wire::Write(write) if write.0.condition == Condition::absent())
 }
 
-/// Whether it would be the sender's pending record after it.
+/// Whether it would make the record the sender's PENDING one.
 fn takes_key(wire: &Wire) -> bool {
     matches!(wire, Wire::Write(write) if write.0.record.state.lease_expires_at().is_some())
 }

@@ -1,4 +1,4 @@
-//! What must hold, by the table and by what callers are told; never by a machine's own idea of it.
+//! What must hold, judged by the table and by the results of calls, never by the state of a machine.
 
 use std::hash::Hash;
 
@@ -13,13 +13,13 @@ use dynamodb_idempotency_protocol::{
     Window, WriteResult,
 };
 
-/// What has happened to the key, since its record was there.
+/// What has happened to the key since its record exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
-    /// Whose effects have landed, a bit each; and how many.
-    landed: u8,
+    /// The callers whose effects were applied, one bit each, and how many.
+    applied: u8,
     effects: u8,
-    /// Of the execution that began last.
+    /// The attempt of the execution that began last.
     attempt: u32,
     /// How many handlers that do not commit have returned their answer.
     pub(crate) successes: u8,
@@ -28,13 +28,13 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// The record is gone, and what it kept.
+    /// The record was deleted, with everything that it kept.
     pub(crate) fn begin_anew(&mut self) {
-        *self = Self { landed: self.landed, ..Self::default() };
+        *self = Self { applied: self.applied, ..Self::default() };
     }
 
-    const fn has_landed(self, seat: usize) -> bool {
-        self.landed & 1 << seat != 0
+    const fn was_applied(self, seat: usize) -> bool {
+        self.applied & 1 << seat != 0
     }
 }
 
@@ -56,7 +56,7 @@ impl State {
             self.effect(row, seat);
             let completed_at = write.0.record.completed_at;
             if self.process(seat).was_refused(completed_at) {
-                self.violate("told that a commit was refused, and it lands");
+                self.violate("a commit was reported as rejected, and is applied");
             }
         }
         // Of a retention of seconds that is not promised either.
@@ -64,7 +64,7 @@ impl State {
         // Nor is it where some execute completed operations again and others complete over what was released.
         let is_promised = !row.expires && !row.mixes_completed();
         if has_given_back && self.is_locked_by(seat) && is_promised {
-            self.violate("a key that was given back is locked again");
+            self.violate("a key that was released is locked again");
         }
         let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
         // Not promised: a clock jumps forward, and the process ends within the round trip that takes the key.
@@ -82,16 +82,16 @@ impl State {
 
     fn effect(&mut self, row: &Row, seat: usize) {
         self.ledger.effects += 1;
-        self.ledger.landed |= 1 << seat;
+        self.ledger.applied |= 1 << seat;
         if self.ledger.effects > 1 && !row.executes_again() {
-            self.violate("two effects have landed");
+            self.violate("two effects were applied");
         }
         if self.process(seat).fate().is_some_and(|fate| fate.has_no_effect) {
-            self.violate("told that nothing was written, and it lands");
+            self.violate("reported that nothing was written, and it is applied");
         }
     }
 
-    /// What a write may do to a record that counts.
+    /// Whether a write may change this record.
     fn check_change(&mut self, row: &Row, seat: usize, before: &Stored, after: &Stored) {
         let (now, sender) = (store_time(self.tick), sender(row, seat));
         let role = row.roles[seat.min(MAX_CALLERS - 1)];
@@ -99,13 +99,13 @@ impl State {
         if before.is_completed() && !is_same && role.rules.completed != Completed::Execute {
             self.violate("a completed answer has changed");
         }
-        let says_the_same = says_the_same(before, after);
+        let means_the_same = means_the_same(before, after);
         let is_anothers = before.live_owner(now).is_some_and(|owner| owner != sender.owner);
-        if is_anothers && !says_the_same {
-            self.violate("a record that another holds has changed");
+        if is_anothers && !means_the_same {
+            self.violate("a record that another owner holds has changed");
         }
         let is_of_another = before.request != sender.request;
-        if is_of_another && before.header.state != Stands::Released && !says_the_same {
+        if is_of_another && before.header.state != Stands::Released && !means_the_same {
             self.violate("another request's record has changed");
         }
     }
@@ -123,7 +123,7 @@ impl State {
         let Some(window) = window else {
             self.ledger.excused = true;
             if acquiring.shown.must_not_run {
-                self.violate("runs without a record beside another owner");
+                self.violate("runs without a record while another owner runs");
             }
             return;
         };
@@ -165,22 +165,22 @@ impl State {
     }
 
     /// A call ends that has run no handler.
-    pub(crate) fn told(
+    pub(crate) fn returned(
         &mut self,
         row: &Row,
         seat: usize,
         acquiring: &Acquiring,
-        told: CallResult,
+        result: CallResult,
         reply: Option<&Reply>,
     ) -> Fate {
         let holds_nothing = reply.is_some_and(|reply| is_definite(&reply.outcome));
-        match told {
+        match result {
             CallResult::Replay => self.check_replay(row, acquiring, reply),
             CallResult::Executed => self.check_stored(row, seat),
             CallResult::Nothing(reason, _) => {
                 self.check_reason(row, acquiring, reason);
-                if self.ledger.has_landed(seat) {
-                    self.violate("told that nothing was written, and it had landed");
+                if self.ledger.was_applied(seat) {
+                    self.violate("reported that nothing was written, and it was applied");
                 }
                 // Of a retention of seconds that is not promised (`docs/protocol.md`, "Not promised").
                 if holds_nothing && self.is_locked_by(seat) && !row.expires {
@@ -193,36 +193,36 @@ impl State {
             CallResult::Unknown
                 if acquiring.shown.unheard < MAX_UNHEARD && !row.executes_again() =>
             {
-                self.violate("told that nobody knows, and the store was not asked");
+                self.violate("reported an unknown outcome without having read the record");
             }
             CallResult::Reconciled | CallResult::Unknown => {}
         }
         Fate::default()
     }
 
-    /// Why a call is turned away.
+    /// Why a call is rejected.
     fn check_reason(&mut self, row: &Row, acquiring: &Acquiring, reason: Reason) {
         let shown = acquiring.shown;
         match reason {
             Reason::Mismatch if row.has_equal_requests() => {
                 self.violate("a mismatch among equal requests");
             }
-            // Contended: what was seen last has changed, and nobody can tell what a write of its own did.
+            // Contended: the version seen last has changed, or the outcome of an own write is unknown.
             Reason::InProgress { lease_left }
                 if !shown.another_at_work && lease_left.is_zero() && self.faults < row.faults => {}
             Reason::InProgress { .. } if !shown.another_at_work => {
-                self.violate("told of another owner that was never seen");
+                self.violate("reported another owner that was never seen");
             }
             Reason::InProgress { .. } | Reason::Mismatch | Reason::Failed | Reason::Abandoned
                 if shown.stale =>
             {
-                self.violate("turned away by a read that may be stale");
+                self.violate("rejected because of a stale read");
             }
             _ => {}
         }
     }
 
-    /// What is replayed is what is stored.
+    /// A replayed answer is the stored one.
     fn check_replay(&mut self, row: &Row, acquiring: &Acquiring, reply: Option<&Reply>) {
         let stale = reply.and_then(|reply| match &reply.outcome {
             Outcome::Read(ReadResult::Stale(record)) => record.as_ref(),
@@ -254,7 +254,7 @@ impl State {
         let (is_missing, kept_until) =
             (own.is_none(), own.map(|stored| stored.header.expires_at.saturating_mul(1000)));
         if is_kept && is_missing {
-            self.violate("told an answer that is not stored");
+            self.violate("reported an answer that is not stored");
         }
         let least = store_time(0).plus(row.roles[0].rules.retention).shifted(-2_100).millis();
         if kept_until.is_some_and(|until| until < least) && !row.expires {
@@ -271,48 +271,48 @@ impl State {
         ended: FinishResult,
         reply: Option<&Reply>,
     ) -> Fate {
-        let has_landed = self.ledger.has_landed(seat);
+        let was_applied = self.ledger.was_applied(seat);
         let has_failed = self.faults != row.faults;
         let is_unharmed = !has_failed && execution.is_protected && !execution.is_cut_short;
         match ended {
             FinishResult::Stored => self.check_stored(row, seat),
             FinishResult::Committed => {
                 self.check_stored(row, seat);
-                if !has_landed {
-                    self.violate("told of a commit that has not landed");
+                if !was_applied {
+                    self.violate("reported a commit that was not applied");
                 }
             }
             FinishResult::FailureWritten
             | FinishResult::NothingWritten(_)
             | FinishResult::LeaseLost => {
                 let found = reply.and_then(|reply| shown(&reply.outcome));
-                // Where answers may be replaced, a late copy of one must not come over what was released.
+                // If answers may be replaced, a delayed completion must not replace a released record.
                 let turns_away =
                     execution.completes && execution.commits.is_empty() && !row.executes_again();
                 let is_free = found.is_some_and(|record| record == Stands::Released);
-                if has_landed {
-                    self.violate("told that nothing was written, and it had landed");
+                if was_applied {
+                    self.violate("reported that nothing was written, and it was applied");
                 }
                 if ended == FinishResult::LeaseLost && is_free && turns_away {
-                    self.violate("turned away from a record in nobody's hands");
+                    self.violate("rejected because of a released record");
                 }
                 return Fate { has_no_effect: true, ..Fate::default() };
             }
             FinishResult::Unknown | FinishResult::Unconfirmed => {
                 self.ledger.excused = true;
                 if is_unharmed {
-                    self.violate("told that nobody knows, and nothing has failed");
+                    self.violate("reported an unknown outcome, and nothing has failed");
                 }
             }
             FinishResult::NotCommitted(_) => {
-                self.violate("the handler has the word, and has returned")
+                self.violate("the handler continues after it has returned")
             }
         }
         Fate::default()
     }
 
-    /// What a handler runs under is what its record says. A transaction of another's that was in doubt may
-    /// have moved the end by some milliseconds, and a renewal by more.
+    /// A handler runs under the lease of its record. A transaction in doubt of another call may have moved
+    /// the end by some milliseconds, and a renewal by more.
     fn check_leases(&mut self, row: &Row) {
         let Some(Stored { header, .. }) = &self.store.record else { return };
         let (owner, ends) = (header.owner, header.state.lease_expires_at());
@@ -359,7 +359,7 @@ impl State {
     }
 }
 
-/// How many answers in a row have to be lost before a call may say that it does not know.
+/// How many responses in a row have to be lost before a call may report an unknown outcome.
 pub(crate) const MAX_UNHEARD: u8 = 2;
 
 pub(crate) fn is_definite(outcome: &Outcome) -> bool {
@@ -381,8 +381,9 @@ fn is_same_completion(before: &Stored, after: &Stored) -> bool {
         && before.request == after.request
 }
 
-/// Another version of a record, put there so that a late transaction does not find what it asks for.
-fn says_the_same(before: &Stored, after: &Stored) -> bool {
+/// Whether the record is another version with the same meaning, so that a delayed transaction is
+/// rejected.
+fn means_the_same(before: &Stored, after: &Stored) -> bool {
     let (old, new) = (&before.header, &after.header);
     let is_alike = before.request == after.request
         && old.attempt == new.attempt
@@ -403,10 +404,10 @@ fn says_the_same(before: &Stored, after: &Stored) -> bool {
         }
 }
 
-/// By how much transactions in doubt may move the end of a lease, in ms.
+/// How far transactions in doubt may move the end of a lease, in ms.
 const MAX_CLOSED_OFF: u128 = 8;
 
-/// For how long a write may lock the key, in ms.
+/// How long a write may lock the key, in ms.
 fn most_locked(row: &Row) -> u128 {
     let of = |lease: Lease| lease.chosen_length().map_or(7_000, |length| length.as_millis());
     let longest = row.roles().iter().map(|role| of(role.rules.lease)).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A process: a caller with its clocks, on its way to the key or running its handler.
+//! A process: a caller with its clocks, which acquires the key or runs its handler.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,7 +13,7 @@ use dynamodb_idempotency_protocol::{Acquisition, Finish, Outcome, Rules};
 pub(crate) struct Process {
     pub(crate) clock: Clock,
     pub(crate) phase: Phase,
-    /// Time has passed while it had a request under way, and it has not gone on since.
+    /// Time has passed while it had a request in flight, and it has not continued since.
     pub(crate) is_stalled: bool,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct Acquiring {
 /// What the responses have shown a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shown {
-    /// Another owner at work, at any time.
+    /// Another owner was running, at any time.
     pub(crate) another_at_work: bool,
-    /// The last of them: that the handler must not run beside what there is.
+    /// By the last response, the handler must not run without a record.
     pub(crate) must_not_run: bool,
-    /// How many in a row have shown nothing.
+    /// How many responses in a row were lost.
     pub(crate) unheard: u8,
-    /// The last of them: what may have been there before.
+    /// The last response was a stale read.
     pub(crate) stale: bool,
 }
 
@@ -56,26 +56,26 @@ pub(crate) enum Task {
     AskInstead,
 }
 
-/// A request that has not had its answer.
+/// A request in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
     pub(crate) wire: Wire,
     pub(crate) sent: Local,
-    /// An answer that is on its way.
+    /// The response, if DynamoDB has sent it.
     pub(crate) answer: Option<Answer>,
 }
 
-/// What the store says of a request.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
     pub(crate) is_in_doubt: bool,
-    /// None where nothing came back.
+    /// `None` without a response.
     pub(crate) date: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "what it has done, each by itself")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct Execution {
     pub(crate) finish: Finish,
     pub(crate) does: Does,
@@ -88,21 +88,21 @@ pub(crate) struct Execution {
     pub(crate) commits: Vec<Committed>,
     /// Its answer is being stored.
     pub(crate) completes: bool,
-    /// Its handler was stopped, or has dropped a commit that was under way.
+    /// Its handler was stopped, or has dropped a commit in flight.
     pub(crate) is_cut_short: bool,
 }
 
-/// A commit of a handler's.
+/// A commit of a handler.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Committed {
     pub(crate) completed_at: Option<Timestamp>,
-    /// The handler was told that nothing of it was written, and goes on.
+    /// Nothing of it was written, and the handler continues.
     pub(crate) is_refused: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Does {
-    /// The handler has the word.
+    /// The handler is running.
     Handle,
     /// The handler waits for its commit.
     Commit(Task),
@@ -112,18 +112,18 @@ pub(crate) enum Does {
     Finish(Task),
 }
 
-/// What matters of a call that is over.
+/// What the oracle needs of a call that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Fate {
-    /// It was told that none of its effects has landed or will.
+    /// It has reported that none of its effects was applied, and none will be.
     pub(crate) has_no_effect: bool,
-    /// It has given its key back.
+    /// It has released its key.
     pub(crate) holds_nothing: bool,
-    /// It is the last caller, and was told that the operation is in progress.
+    /// It is the last caller, and has reported that the operation is in progress.
     pub(crate) is_locked_out: bool,
 }
 
-/// Which of a process's two requests.
+/// One of the two requests of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Main,
@@ -144,7 +144,7 @@ impl Process {
         matches!(self.phase, Phase::Finished(_))
     }
 
-    /// Whether its handler was told that this commit had not happened.
+    /// Whether its handler got a rejection of this commit.
     pub(crate) fn was_refused(&self, completed_at: Option<Timestamp>) -> bool {
         let Phase::Executing(execution) = &self.phase else { return false };
         let mut commits = execution.commits.iter();
@@ -192,7 +192,7 @@ impl Process {
 }
 
 impl Execution {
-    /// Whether its handler makes progress, as part of its operation.
+    /// Whether its handler makes progress that belongs to its operation.
     pub(crate) fn runs(&self) -> bool {
         matches!(self.does, Does::Handle | Does::Step(_)) && !self.finish.is_over()
     }

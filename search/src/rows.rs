@@ -7,13 +7,13 @@ use dynamodb_idempotency_protocol::policy::{
     Completed, Failure, FirstRequest, InProgress, Lease, Outage, Takeover,
 };
 
-/// Over after a tick.
+/// A lease that expires after one tick.
 const LEASE: Duration = Duration::from_millis(3_300);
 
-/// Over after two ticks, and not after one.
+/// A lease that expires after two ticks.
 const LONG_LEASE: Duration = Duration::from_secs(7);
 
-/// What a `Date` may be wrong by.
+/// How wrong a `Date` may be.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -21,13 +21,13 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A tick and a half.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// How far a clock is off that is wrong, in ms.
+/// The error of a wrong clock, in ms.
 const WRONG: i64 = 40_000;
 
 /// The most callers that a search has.
 pub(crate) const MAX_CALLERS: usize = 3;
 
-/// What a caller wants.
+/// What a caller does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Work {
     /// A handler that returns its answer.
@@ -36,9 +36,9 @@ pub(crate) enum Work {
     Commit,
     /// A handler that stores steps.
     Steps,
-    /// The whole operation as a transaction.
+    /// The whole operation in one transaction.
     Transact,
-    /// To see the answer, if there is one.
+    /// Reads the answer, if there is one.
     LookUp,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Role {
     pub(crate) request: u8,
     /// How far its wall clock is ahead of the store's, in ms.
     pub(crate) skew: i64,
-    /// Whether its process has not heard of the store yet.
+    /// Whether its process has had no response yet.
     pub(crate) is_new: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Row {
     pub(crate) clocks_fail: bool,
     /// Whether the store deletes what is past its retention.
     pub(crate) expires: bool,
-    /// Whether responses tell the store's time.
+    /// Whether responses have a `Date`.
     pub(crate) has_dates: bool,
     /// How many faults are searched whole in CI with two callers, and with three.
     pub(crate) bound: (u8, u8),
@@ -93,7 +93,7 @@ impl Row {
         self.roles().iter().any(|role| role.rules.completed != first)
     }
 
-    /// Whether somebody may be shown what was there before.
+    /// Whether a read may be stale.
     pub(crate) fn reads_stale(&self) -> bool {
         let stale = FirstRequest::Read;
         self.roles().iter().any(|role| role.first == stale)

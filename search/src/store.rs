@@ -1,4 +1,4 @@
-//! The store: one record, and the copies of requests that may still arrive.
+//! The table: one record, and the delayed requests that may still arrive.
 
 use crate::clock::Clock;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::time::Timestamp;
 use dynamodb_idempotency_protocol::{Header, Outcome, ReadResult, State, Write, WriteResult};
 
-/// What is in the table. Whether it is of one's own request, everybody sees for himself.
+/// The record in the table. Each caller compares its request with its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     pub(crate) header: Header,
-    /// Of which request it is.
+    /// Its request.
     pub(crate) request: u8,
 }
 
@@ -21,7 +21,7 @@ impl Stored {
         self.header.state == State::Completed
     }
 
-    /// Who runs it at `now` in store time, if anybody does.
+    /// The owner whose lease is live at `now` in store time.
     pub(crate) fn live_owner(&self, now: Timestamp) -> Option<OwnerId> {
         let ends = self.header.state.lease_expires_at()?;
         (now <= ends).then_some(self.header.owner)
@@ -70,7 +70,7 @@ impl Wire {
     }
 }
 
-/// Who sends: its owner, and which request it makes.
+/// The sender: its owner id and its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) owner: OwnerId,
@@ -80,9 +80,9 @@ pub(crate) struct Sender {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
     pub(crate) record: Option<Stored>,
-    /// What there was before the last write, where somebody may be shown it.
+    /// The record before the last write, for stale reads.
     pub(crate) before: Option<Stored>,
-    /// Copies that may arrive at any time, and who sent them. Sorted.
+    /// Delayed requests and their senders. Sorted.
     pub(crate) late: Vec<(u8, Wire)>,
 }
 
@@ -112,7 +112,7 @@ impl Store {
         }
     }
 
-    /// The record after a request that it takes.
+    /// Applies a request.
     pub(crate) fn apply(&mut self, sender: Sender, wire: &Wire) {
         let before = self.record.take();
         let header = before.as_ref().map(|stored| &stored.header);
@@ -143,7 +143,7 @@ impl Store {
     }
 }
 
-/// Whether a write leaves what request the record is of.
+/// Whether a write keeps the request of the record.
 const fn keeps_request(write: &Write) -> bool {
     use dynamodb_idempotency_protocol::Form;
     matches!(write.form, Form::Update | Form::Stamp | Form::Touch)

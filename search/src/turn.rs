@@ -1,5 +1,5 @@
-//! One step of one process, as the driver takes it: what came goes into the machine, and what the
-//! machine wants next is noted.
+//! One step of one process, as the library's driver takes it: the result goes into the machine, and the
+//! machine's next command is kept.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) process: Process,
 }
 
-/// Where the answer to a machine's question goes.
+/// What a command of [`Finish`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Commit,
@@ -90,7 +90,7 @@ impl<'a> Turn<'a> {
         self.asks(|machine, now| machine.resolved(now, resolution))
     }
 
-    /// Whether there is another answer to be stored in the place of a transaction's.
+    /// Whether there is an answer to store without the items of a transaction.
     pub(crate) fn instead(self, there_is: bool) -> Self {
         self.asks(|machine, now| {
             if !there_is {
@@ -111,7 +111,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// An answer is on its way.
+    /// DynamoDB has sent the response.
     pub(crate) fn answered(mut self, place: Place, answer: Answer) -> Self {
         if let Some(request) = self.process.request_mut(place) {
             request.answer = Some(answer);
@@ -119,7 +119,7 @@ impl<'a> Turn<'a> {
         self
     }
 
-    /// An answer is there.
+    /// The response has arrived.
     pub(crate) fn hear(mut self, place: Place, answer: Answer) -> Self {
         let Some(request) = self.process.request(place) else { return self };
         let (sent, wire, tick) = (request.sent, request.wire.clone(), self.state.tick);
@@ -153,12 +153,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// A request that leaves now.
+    /// A request that is sent now.
     pub(crate) fn request(&self, wire: Wire) -> Request {
         Request { wire, sent: self.process.clock.local(self.state.tick), answer: None }
     }
 
-    /// What a way to the key comes to next.
+    /// Continues an acquisition.
     fn acquires(
         mut self,
         mut acquiring: Acquiring,
@@ -171,8 +171,8 @@ impl<'a> Turn<'a> {
             Err(Next::AnswerForFailedCondition) => Task::AskInstead,
             Err(Next::Run(window)) => return self.begins(&acquiring, Some(window)),
             Err(Next::RunUnprotected) => return self.begins(&acquiring, None),
-            Err(Next::Done(told)) => {
-                let fate = self.state.told(self.row, self.seat, &acquiring, told, reply);
+            Err(Next::Done(result)) => {
+                let fate = self.state.returned(self.row, self.seat, &acquiring, result, reply);
                 self.process = Process::finished(fate);
                 return self;
             }
@@ -201,7 +201,7 @@ impl<'a> Turn<'a> {
         self
     }
 
-    /// What an ending, or a commit, comes to next.
+    /// Continues the end of an execution, or a commit.
     pub(crate) fn ends(
         mut self,
         mut execution: Execution,
@@ -236,7 +236,7 @@ impl<'a> Turn<'a> {
         self
     }
 
-    /// A request that nobody waits for any more may arrive all the same.
+    /// A request whose sender has given up may still arrive.
     pub(crate) fn drop_request(&mut self, request: Option<Request>) {
         if let Some(Request { wire, answer: None, .. }) = request {
             self.state.store.add_late(u8::try_from(self.seat).unwrap_or(u8::MAX), wire);
@@ -248,7 +248,7 @@ impl<'a> Turn<'a> {
         self.drop_request(renewal);
     }
 
-    /// The handler was stopped, and nothing has ended it before.
+    /// The handler was stopped, and no commit has ended the operation before.
     pub(crate) fn leaves_as_it_is(mut self, mut execution: Execution) -> Self {
         self.give_up_renewal(&mut execution);
         self.state.ledger.excused = true;
@@ -256,7 +256,7 @@ impl<'a> Turn<'a> {
         self
     }
 
-    /// What a machine waits for; or what it needs else.
+    /// What a machine waits for, or its output.
     fn task<S>(&mut self, command: Command<S>) -> Result<Task, S> {
         let (wire, limit) = match command {
             Command::Read { is_consistent, limit } => (Wire::Read { is_consistent }, limit),
@@ -272,7 +272,7 @@ impl<'a> Turn<'a> {
 }
 
 impl Execution {
-    /// Whether the machine works for a commit or for the end.
+    /// Whether the machine commits or ends the execution.
     fn asked(&self) -> Asked {
         if matches!(self.does, Does::Commit(_)) { Asked::Commit } else { Asked::Finish }
     }

@@ -57,7 +57,7 @@ impl NothingHappened {
         Self(())
     }
 
-    /// For a call that never sends a completion. An acquisition has no effect by itself.
+    /// For a call that never sends a completion. An acquisition alone has no effect.
     pub(crate) const fn without_completions() -> Self {
         Self(())
     }

@@ -119,7 +119,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// What is certainly left of a lease if store time is between `earliest` and `latest`, after a round trip
+    /// The time that is certainly left of a lease if store time is between `earliest` and `latest`, after a round trip
     /// that took `took`.
     fn left(
         self,
@@ -142,7 +142,7 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_secs(60);
 
-    /// What is left of a lease whose stamp is `ahead` of store time. The request took `there` to DynamoDB
+    /// The rest of a lease whose stamp is `ahead` of store time. The request took `there` to DynamoDB
     /// and `back`. All in ms.
     fn left(store: i64, ahead: i64, there: i64, back: i64) -> Option<Duration> {
         let margin = Duration::from_secs(2);

@@ -67,7 +67,7 @@ pub enum Takeover {
     /// Becomes the owner and runs the handler again, with `attempt` one higher.
     Execute,
     /// `ErrorKind::Abandoned`, until the record's retention is over.
-    /// For effects that must not happen twice and that nobody can look up. A reconcile
+    /// For effects that must not happen twice and that cannot be looked up. A reconcile
     /// hook replaces this setting.
     Reject,
 }

@@ -38,7 +38,7 @@ impl<T: Copy> Retention<T> {
         self.stamped_at = stamp.made;
     }
 
-    /// The caller does not wait for the extension any more.
+    /// The caller no longer waits for the extension.
     pub(crate) fn abandon(&mut self) {
         self.extending = None;
     }

@@ -145,7 +145,7 @@ pub struct Acquisition {
     /// Of the response that is being handled.
     time: Option<StoreTime>,
     undo_tries: u32,
-    /// The reason to report once no transaction of this call can be applied any more, and how often the
+    /// The reason to report once no transaction of this call can still be applied, and how often the
     /// version that it requires was replaced.
     ending: Option<(Reason, u32)>,
 }
@@ -161,7 +161,7 @@ enum Step {
         intent: Intent,
     },
     Pausing(AfterPause),
-    /// A transaction is sent again as it is, after a pause.
+    /// A transaction is sent again unchanged, after a pause.
     Retrying(Write, Intent),
     Undoing(Write, Reason),
     /// The version that a transaction in doubt requires is replaced.
@@ -511,7 +511,7 @@ impl Acquisition {
         Command::Read { is_consistent: true, limit: self.limit(now) }
     }
 
-    /// The time limit of the next request: half of what is left, so that a read or an undo can follow, and
+    /// The time limit of the next request: half of the rest of the budget, so that a read or an undo can follow, and
     /// within the deadline.
     fn limit(&self, now: Now) -> Duration {
         (now.left(self.budget) / 2).min(self.rules.time_until_answer(now))
@@ -548,7 +548,7 @@ impl Acquisition {
         }
     }
 
-    /// What is left of the other owner's lease, if it has not expired since.
+    /// The rest of the other owner's lease, if it has not expired since.
     fn lease_left_of_other(&self, now: Now) -> Option<Duration> {
         let observed = self.observed()?;
         observed.left.checked_sub(now.local.uptime.since(observed.at))

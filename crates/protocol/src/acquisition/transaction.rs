@@ -81,8 +81,8 @@ impl Acquisition {
         Command::Pause { bound, max: bound }
     }
 
-    /// Reports that nothing was written, once no transaction of this call can be applied any more. While
-    /// one still can, the version that it requires is replaced first.
+    /// Reports that nothing was written, once no transaction of this call can still be applied. While
+    /// one can, the version that it requires is replaced first.
     pub(super) fn end_transaction(&mut self, now: Now) -> Command {
         let Some((reason, tries)) = self.ending else { return done(CallResult::Unknown) };
         if let Some(own) = self.knowledge.own().filter(|own| own.is_completed()) {

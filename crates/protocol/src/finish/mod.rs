@@ -96,7 +96,7 @@ pub struct Finish {
     stage: Stage,
     step: Step,
     tries: Tries,
-    /// Of the last commit. No two completions of an execution have the same time, which tells them apart.
+    /// Of the last commit. Its time distinguishes it from the other completions of the execution.
     completed_at: Option<Timestamp>,
     retention: Retention<FinishResult>,
     /// At least one commit was sent. A copy of it may be delayed even if the handler got a rejection.
@@ -203,7 +203,7 @@ impl Finish {
     }
 
     /// When TTL may delete the finished record, in epoch seconds: not before the lease expires, even if the
-    /// retention is shorter. So a late completion is not deleted while nobody else may run.
+    /// retention is shorter. So a late completion is not deleted while the lease is still live.
     fn expires_at(&self, ended_at: Timestamp) -> i64 {
         let retained = ended_at.plus(self.rules.retention);
         retained.max(self.lease_expires_at()).seconds_up()
