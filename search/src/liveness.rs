@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::model::{SEATS, State, Step};
 use crate::process::{Acquiring, Does, Phase, Process, Slot, Task};
 use crate::rows::{Role, Row, Work};
-use dynamodb_idempotency_protocol::FirstRequest;
+use dynamodb_idempotency_protocol::policy::FirstRequest;
 
 /// How many rounds all calls together may take to end.
 const ROUNDS: u8 = 60;

@@ -192,12 +192,12 @@ impl<'a> Caller<'a> {
         {
             return Ok(TransactionResult::Invalid(invalid));
         }
-        let mut carried = Carried::new(self.claim.owner, stored, &items);
+        let mut body = TransactionBody::new(self.claim.owner, stored, &items);
         let first = self.call.policy.first_request;
         let command = self.machine.start(self.core.table.clock.moment(), first);
-        let stop = self.session.drive(&mut self.machine, command, &mut carried).await;
-        if stop != Stop::AskInstead {
-            return self.told(stop).await.map(Try::Told);
+        let next = self.session.drive(&mut self.machine, command, &mut body).await;
+        if next != Next::AnswerForFailedCondition {
+            return self.finished(next).await;
         }
         match self.session.refusal.take() {
             Some(ItemsRefusal::ConditionFailed(failed)) => {
