@@ -1,19 +1,20 @@
 //! The machine that acquires a key, or finds out why it cannot. An operation in one transaction is an
 //! acquisition whose write completes the record ([`Goal::Transact`]).
 
+mod ending;
 mod lease;
+mod responses;
 mod transaction;
 mod undo;
 
 use std::time::Duration;
 
-use crate::decide::{Decision, decide};
 use crate::knowledge::{Knowledge, NothingHappened};
 use crate::lease::Window;
-use crate::machine::{Cause, Machine, Outcome, ReadResult, Reply, WriteResult};
+use crate::machine::{Cause, Machine, Outcome, Reply};
 use crate::owner::OwnerId;
-use crate::policy::{FirstRequest, Outage};
-use crate::record::{Header, State, Version};
+use crate::policy::FirstRequest;
+use crate::record::{Header, Version};
 use crate::retention::Retention;
 use crate::rules::{MIN_LIMIT, Rules};
 use crate::time::{Backoff, Deadline, Now, StoreTime, Timestamp, Uptime};
@@ -359,158 +360,6 @@ impl Acquisition {
         self.resolve(now, resolution)
     }
 
-    fn after_read(&mut self, now: Now, result: &ReadResult<Header>, is_first: bool) -> Command {
-        match result {
-            ReadResult::Found(_) => self.decide(now),
-            ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
-            // The write finds out what the first read would have shown.
-            ReadResult::Failed(_)
-                if is_first && self.goal != Goal::LookUp && now.stamp().is_some() =>
-            {
-                self.write(now, Intent::Create)
-            }
-            ReadResult::Failed(Cause::Outage) if is_first => self.read(now),
-            ReadResult::Failed(cause) => self.after_failed_read(now, *cause),
-        }
-    }
-
-    /// A completed operation stays completed, so even a stale read can replay. In any other case the record
-    /// may have changed since, and a write follows. If DynamoDB fails then, the stale record counts as an
-    /// obstacle.
-    fn after_stale_read(&mut self, now: Now, record: Option<&Header>) -> Command {
-        let judging = now.judging(self.time, self.rules.tolerance);
-        match decide(record, self.knowledge.me(), judging, &self.rules) {
-            Decision::Replay => return done(CallResult::Replay),
-            Decision::Create | Decision::Replace { .. } | Decision::TakeOver => {}
-            // Not reported: the operation may have ended since.
-            Decision::InProgress { .. }
-            | Decision::Mismatch
-            | Decision::ReplayFailure
-            | Decision::Abandoned
-            | Decision::Reconcile
-            | Decision::Finished
-            | Decision::Acquired { .. } => self.obstacle = Obstacle::MustNotRun,
-        }
-        self.write(now, Intent::Create)
-    }
-
-    /// A failed read does not end the wait for another owner, and a transaction has time for another read.
-    fn after_failed_read(&mut self, now: Now, cause: Cause) -> Command {
-        if let Some(observed) = self.observed()
-            && !self.rules.wait_left(now, self.started).is_zero()
-        {
-            return self.wait(now, observed.left);
-        }
-        match self.goal {
-            Goal::Transact { .. } if cause == Cause::Outage => self.back_off(now, AfterPause::Read),
-            Goal::Transact { .. } | Goal::Own | Goal::LookUp => {
-                self.give_up(now, Reason::Error, cause)
-            }
-        }
-    }
-
-    fn after_write(&mut self, now: Now, result: &WriteResult<Header>, intent: Intent) -> Command {
-        match (result, intent) {
-            (WriteResult::Applied, Intent::Resolve(_)) => done(CallResult::Reconciled),
-            (WriteResult::Applied, _) => match self.knowledge.own().map(|own| own.state) {
-                Some(State::Pending { lease_expires_at }) => {
-                    self.verify_lease(now, lease_expires_at)
-                }
-                _ => self.read(now),
-            },
-            (WriteResult::Rejected(Some(_)), intent) => {
-                let replaces = !matches!(intent, Intent::Create | Intent::Restamp { .. });
-                self.is_contended |= replaces;
-                self.decide(now)
-            }
-            (WriteResult::Conflict(_) | WriteResult::TokenUsed(_), _) => {
-                self.is_contended = true;
-                self.read(now)
-            }
-            // The answer cannot be stored. The next write stores the reason instead.
-            (WriteResult::Invalid(_), Intent::Resolve(_))
-            | (WriteResult::Rejected(None) | WriteResult::Unknown(_), _) => self.read(now),
-            (WriteResult::Invalid(_), _) => self.give_up(now, Reason::Error, Cause::Other),
-            (WriteResult::NotApplied(cause), _) => self.give_up(now, Reason::Error, *cause),
-            (WriteResult::ItemsRejected(()), _) => self.give_up(now, Reason::Error, Cause::Outage),
-        }
-    }
-
-    /// Decides by the record that was seen last.
-    fn decide(&mut self, now: Now) -> Command {
-        let judging = now.judging(self.time, self.rules.tolerance);
-        let record = self.knowledge.seen().record();
-        let completed_at = record.and_then(|record| record.completed_at);
-        match decide(record, self.knowledge.me(), judging, &self.rules) {
-            Decision::Acquired { lease_expires_at } => self.acquired(now, lease_expires_at),
-            Decision::Finished => done(match self.goal {
-                Goal::Own | Goal::LookUp => CallResult::Reconciled,
-                Goal::Transact { .. } if completed_at == self.completed_at => CallResult::Executed,
-                // An earlier transaction of this call was applied.
-                Goal::Transact { .. } => CallResult::Replay,
-            }),
-            Decision::Create => self.write(now, Intent::Create),
-            Decision::Replace { attempts } => self.write(now, Intent::Replace { attempts }),
-            Decision::TakeOver => self.write(now, Intent::TakeOver),
-            Decision::Reconcile => self.run_hook(now),
-            Decision::InProgress { lease_left } => {
-                let at = now.local.uptime;
-                self.obstacle = Obstacle::Running(ObservedLease { left: lease_left, at });
-                if self.is_in_doubt() {
-                    self.end(now, Reason::InProgress { lease_left })
-                } else {
-                    self.wait(now, lease_left)
-                }
-            }
-            Decision::Replay => done(CallResult::Replay),
-            Decision::ReplayFailure => self.end(now, Reason::Failed),
-            Decision::Mismatch => self.end(now, Reason::Mismatch),
-            Decision::Abandoned => self.end(now, Reason::Abandoned),
-        }
-    }
-
-    fn run_hook(&mut self, now: Now) -> Command {
-        let version = self.knowledge.seen().record().map(Header::version);
-        match &self.resolution {
-            Some((judged, resolution)) if version.as_ref() == Some(judged) => {
-                let resolution = *resolution;
-                self.resolve(now, resolution)
-            }
-            _ => Command::Return(Next::RunHook),
-        }
-    }
-
-    fn resolve(&mut self, now: Now, resolution: Resolution) -> Command {
-        if let Some(record) = self.knowledge.seen().record() {
-            self.resolution = Some((record.version(), resolution));
-        }
-        match resolution {
-            Resolution::Completed | Resolution::Failed => {
-                self.write(now, Intent::Resolve(resolution))
-            }
-            Resolution::Execute => self.write(now, Intent::TakeOver),
-            Resolution::Refuse => self.end(now, Reason::Abandoned),
-        }
-    }
-
-    /// Waits for another owner, or reports that the operation is in progress.
-    fn wait(&mut self, now: Now, lease_left: Duration) -> Command {
-        let left = self.rules.wait_left(now, self.started);
-        if left.is_zero() {
-            return self.end(now, Reason::InProgress { lease_left });
-        }
-        self.step = Step::Pausing(AfterPause::ReadAgain);
-        Command::Pause { bound: self.waiting.next_bound(), max: left }
-    }
-
-    fn read(&mut self, now: Now) -> Command {
-        if now.is_over(self.budget) {
-            return self.give_up(now, Reason::TimedOut, Cause::Outage);
-        }
-        self.step = Step::Reading { is_first: false };
-        Command::Read { is_consistent: true, limit: self.limit(now) }
-    }
-
     /// The time limit of the next request: half of the rest of the budget, so that a read or an undo can follow, and
     /// within the deadline.
     fn limit(&self, now: Now) -> Duration {
@@ -539,80 +388,4 @@ impl Acquisition {
         self.step = Step::Pausing(next);
         Command::Pause { bound, max: self.limit(now) }
     }
-
-    /// The other owner that was seen last.
-    const fn observed(&self) -> Option<ObservedLease> {
-        match self.obstacle {
-            Obstacle::Running(observed) => Some(observed),
-            Obstacle::Nothing | Obstacle::MustNotRun => None,
-        }
-    }
-
-    /// The rest of the other owner's lease, if it has not expired since.
-    fn lease_left_of_other(&self, now: Now) -> Option<Duration> {
-        let observed = self.observed()?;
-        observed.left.checked_sub(now.local.uptime.since(observed.at))
-    }
-
-    /// Ends the call after an error. If DynamoDB is out of reach, another owner that was seen or
-    /// [`Outage::Open`] decide.
-    fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
-        if cause == Cause::Outage && self.goal == Goal::Own {
-            // The lease may have expired since, and this call may own the record now.
-            if let Some(lease_left) = self.lease_left_of_other(now) {
-                return self.end(now, Reason::InProgress { lease_left });
-            }
-            if self.may_run_unprotected() {
-                return Command::Return(Next::RunUnprotected);
-            }
-        }
-        self.end(now, reason)
-    }
-
-    fn may_run_unprotected(&self) -> bool {
-        let is_resolved =
-            matches!(self.resolution, Some((_, Resolution::Completed | Resolution::Failed)));
-        self.rules.outage == Outage::Open && self.obstacle == Obstacle::Nothing && !is_resolved
-    }
-
-    /// Ends the call without having run anything. A key that this call may hold is released first.
-    fn end(&mut self, now: Now, reason: Reason) -> Command {
-        match self.goal {
-            Goal::Own if self.knowledge.may_hold_key() => self.undo(now, reason),
-            Goal::Own | Goal::LookUp => self.report(reason),
-            Goal::Transact { .. } => {
-                self.ending = Some((reason, 0));
-                self.end_transaction(now)
-            }
-        }
-    }
-
-    fn report(&self, reason: Reason) -> Command {
-        done(match self.nothing_happened() {
-            Some(proof) if !self.may_be_replaced() => CallResult::Nothing(reason, proof),
-            Some(_) | None => CallResult::Unknown,
-        })
-    }
-
-    /// Whether a transaction of this call may have been applied and then replaced.
-    fn may_be_replaced(&self) -> bool {
-        self.rules.replaces_completed() && self.knowledge.may_have_been_replaced()
-    }
-
-    fn nothing_happened(&self) -> Option<NothingHappened> {
-        match self.goal {
-            Goal::Own | Goal::LookUp => Some(NothingHappened::without_completions()),
-            Goal::Transact { .. } => {
-                self.knowledge.no_effect().map(|proof| NothingHappened::proved(&proof))
-            }
-        }
-    }
-
-    fn is_in_doubt(&self) -> bool {
-        self.nothing_happened().is_none()
-    }
-}
-
-const fn done(result: CallResult) -> Command {
-    Command::Return(Next::Done(result))
 }

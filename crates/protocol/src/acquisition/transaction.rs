@@ -1,6 +1,7 @@
 //! An operation in one transaction: the write completes the record and contains the caller's items.
 
-use super::{Acquisition, AfterPause, CallResult, Command, Goal, Intent, Next, Reason, Step, done};
+use super::ending::done;
+use super::{Acquisition, AfterPause, CallResult, Command, Goal, Intent, Next, Reason, Step};
 use crate::condition::Condition;
 use crate::knowledge::Seen;
 use crate::machine::{Cause, WriteResult};

@@ -1,0 +1,89 @@
+//! How an acquisition ends that has run nothing.
+
+use std::time::Duration;
+
+use super::{
+    Acquisition, CallResult, Command, Goal, Next, ObservedLease, Obstacle, Reason, Resolution,
+};
+use crate::knowledge::NothingHappened;
+use crate::machine::Cause;
+use crate::policy::Outage;
+use crate::time::Now;
+
+impl Acquisition {
+    /// The other owner that was seen last.
+    pub(super) const fn observed(&self) -> Option<ObservedLease> {
+        match self.obstacle {
+            Obstacle::Running(observed) => Some(observed),
+            Obstacle::Nothing | Obstacle::MustNotRun => None,
+        }
+    }
+
+    /// The rest of the other owner's lease, if it has not expired since.
+    pub(super) fn lease_left_of_other(&self, now: Now) -> Option<Duration> {
+        let observed = self.observed()?;
+        observed.left.checked_sub(now.local.uptime.since(observed.at))
+    }
+
+    /// Ends the call after an error. If DynamoDB is out of reach, another owner that was seen or
+    /// [`Outage::Open`] decide.
+    pub(super) fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
+        if cause == Cause::Outage && self.goal == Goal::Own {
+            // The lease may have expired since, and this call may own the record now.
+            if let Some(lease_left) = self.lease_left_of_other(now) {
+                return self.end(now, Reason::InProgress { lease_left });
+            }
+            if self.may_run_unprotected() {
+                return Command::Return(Next::RunUnprotected);
+            }
+        }
+        self.end(now, reason)
+    }
+
+    pub(super) fn may_run_unprotected(&self) -> bool {
+        let is_resolved =
+            matches!(self.resolution, Some((_, Resolution::Completed | Resolution::Failed)));
+        self.rules.outage == Outage::Open && self.obstacle == Obstacle::Nothing && !is_resolved
+    }
+
+    /// Ends the call without having run anything. A key that this call may hold is released first.
+    pub(super) fn end(&mut self, now: Now, reason: Reason) -> Command {
+        match self.goal {
+            Goal::Own if self.knowledge.may_hold_key() => self.undo(now, reason),
+            Goal::Own | Goal::LookUp => self.report(reason),
+            Goal::Transact { .. } => {
+                self.ending = Some((reason, 0));
+                self.end_transaction(now)
+            }
+        }
+    }
+
+    pub(super) fn report(&self, reason: Reason) -> Command {
+        done(match self.nothing_happened() {
+            Some(proof) if !self.may_be_replaced() => CallResult::Nothing(reason, proof),
+            Some(_) | None => CallResult::Unknown,
+        })
+    }
+
+    /// Whether a transaction of this call may have been applied and then replaced.
+    pub(super) fn may_be_replaced(&self) -> bool {
+        self.rules.replaces_completed() && self.knowledge.may_have_been_replaced()
+    }
+
+    pub(super) fn nothing_happened(&self) -> Option<NothingHappened> {
+        match self.goal {
+            Goal::Own | Goal::LookUp => Some(NothingHappened::without_completions()),
+            Goal::Transact { .. } => {
+                self.knowledge.no_effect().map(|proof| NothingHappened::proved(&proof))
+            }
+        }
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.nothing_happened().is_none()
+    }
+}
+
+pub(super) const fn done(result: CallResult) -> Command {
+    Command::Return(Next::Done(result))
+}

@@ -1,0 +1,185 @@
+//! What a finish does about a response: the record decides which write was applied.
+
+use super::{Command, Finish, FinishResult, Purpose, Stage};
+use crate::condition::Condition;
+use crate::knowledge::NothingHappened;
+use crate::machine::{Cause, WriteResult};
+use crate::record::{Header, State};
+use crate::time::Now;
+use crate::write::Write;
+
+impl Finish {
+    pub(super) fn out_of_time(&mut self, now: Now, purpose: Purpose) -> Command {
+        match purpose {
+            Purpose::Commit { completed_at, on_doubt } => match self.knowledge.no_effect() {
+                Some(proof) => {
+                    Command::Return(FinishResult::NotCommitted(NothingHappened::proved(&proof)))
+                }
+                None => self.resolve_commit(now, completed_at, on_doubt),
+            },
+            Purpose::ResolveCommit { .. } => self.over(FinishResult::Unknown),
+            Purpose::Complete { .. } | Purpose::Fail { .. } if self.has_commit_in_doubt() => {
+                self.concluded(purpose, FinishResult::Unknown)
+            }
+            Purpose::Complete { .. } | Purpose::Fail { .. } => {
+                Command::Return(FinishResult::Unconfirmed)
+            }
+            Purpose::FindCommit => Command::Return(FinishResult::Unknown),
+        }
+    }
+
+    pub(super) fn over(&mut self, result: FinishResult) -> Command {
+        self.stage = Stage::Over(result);
+        Command::Return(result)
+    }
+
+    pub(super) fn after_write(
+        &mut self,
+        now: Now,
+        result: &WriteResult<Header>,
+        write: Write,
+        purpose: Purpose,
+    ) -> Command {
+        match result {
+            WriteResult::Applied => match purpose {
+                Purpose::Complete { .. } | Purpose::Commit { .. } => {
+                    self.concluded(purpose, FinishResult::Stored)
+                }
+                Purpose::Fail { .. } | Purpose::ResolveCommit { .. } | Purpose::FindCommit => {
+                    self.given_up(purpose)
+                }
+            },
+            WriteResult::Rejected(Some(_)) => self.after_record(now, Some(write), purpose),
+            // There is no record, so nothing has to be changed.
+            WriteResult::Rejected(None) if matches!(purpose, Purpose::Fail { .. }) => {
+                self.given_up(purpose)
+            }
+            WriteResult::Rejected(None) => self.read(now, Some(write), purpose),
+            // If an earlier try may still be applied, the commit is resolved and the operation is over.
+            WriteResult::ItemsRejected(()) => self.out_of_time(now, purpose),
+            WriteResult::NotApplied(Cause::Other)
+                if matches!(purpose, Purpose::Commit { .. }) && !self.has_commit_in_doubt() =>
+            {
+                self.out_of_time(now, purpose)
+            }
+            WriteResult::Unknown(_) => {
+                let purpose = match purpose {
+                    Purpose::Fail { .. } => Purpose::Fail { is_in_doubt: true },
+                    other => other,
+                };
+                self.retry(now, Some(write), purpose)
+            }
+            WriteResult::Conflict(_)
+            | WriteResult::TokenUsed(_)
+            | WriteResult::Invalid(_)
+            | WriteResult::NotApplied(_) => self.retry(now, Some(write), purpose),
+        }
+    }
+
+    /// A read or a rejected write has shown the record, or that there is none.
+    pub(super) fn after_record(
+        &mut self,
+        now: Now,
+        write: Option<Write>,
+        purpose: Purpose,
+    ) -> Command {
+        if let Some(write) = self.completion_over_released(write.as_ref()) {
+            return self.send(now, write, purpose);
+        }
+        let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
+        match own {
+            Some((State::Completed, _))
+                if matches!(purpose, Purpose::Fail { .. }) && !self.has_committed =>
+            {
+                Command::Return(FinishResult::FailureWritten)
+            }
+            Some((State::Completed, completed_at)) => {
+                let is_this = completed_at.is_some() && completed_at == purpose.completed_at();
+                let result = if is_this { FinishResult::Stored } else { FinishResult::Committed };
+                self.concluded(purpose, result)
+            }
+            Some((State::Pending { .. }, _)) => self.retry(now, write, purpose),
+            Some((State::Failed | State::Released, _)) => match purpose {
+                Purpose::Commit { .. } | Purpose::ResolveCommit { .. } | Purpose::Fail { .. } => {
+                    self.given_up(purpose)
+                }
+                Purpose::Complete { .. } => self.lost(now, purpose),
+                Purpose::FindCommit => Command::Return(FinishResult::Unknown),
+            },
+            None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
+            // Its retention is over, or it was deleted.
+            None => match purpose {
+                Purpose::Fail { .. } | Purpose::ResolveCommit { .. } => self.given_up(purpose),
+                Purpose::Commit { .. } if self.is_protected => self.lost(now, purpose),
+                Purpose::Commit { .. } | Purpose::Complete { .. } => {
+                    self.retry(now, write, purpose)
+                }
+                Purpose::FindCommit => Command::Return(FinishResult::Unknown),
+            },
+        }
+    }
+
+    /// The same completion over a record that was released after a later attempt. It keeps that attempt,
+    /// because a handler has seen the number.
+    pub(super) fn completion_over_released(&self, write: Option<&Write>) -> Option<Write> {
+        let (write, seen) = (write?, self.knowledge.seen().record()?);
+        let is_later = write.condition.latest_released_attempt()? < seen.attempt;
+        let condition = Condition::completable_by(*self.knowledge.me(), seen.attempt);
+        let record = Header { attempt: seen.attempt, ..write.record.clone() };
+        (is_later && seen.state == State::Released).then_some(Write { condition, record, ..*write })
+    }
+
+    /// The record is released, failed or absent.
+    pub(super) fn given_up(&mut self, purpose: Purpose) -> Command {
+        let nothing = self.knowledge.no_effect().map(|proof| NothingHappened::proved(&proof));
+        match (purpose, nothing) {
+            (Purpose::Fail { .. }, _) if !self.has_commit_in_doubt() => {
+                Command::Return(FinishResult::FailureWritten)
+            }
+            (Purpose::Fail { .. }, _) | (_, None) => self.over(FinishResult::Unknown),
+            (_, Some(nothing)) => self.over(FinishResult::NothingWritten(nothing)),
+        }
+    }
+
+    /// The record belongs to another owner.
+    pub(super) fn lost(&mut self, now: Now, purpose: Purpose) -> Command {
+        let may_be_replaced =
+            self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();
+        let has_no_effect = self.knowledge.no_effect().is_some() && !may_be_replaced;
+        match purpose {
+            // Another call can own the record before the lease expires only if an earlier try was applied.
+            Purpose::Fail { is_in_doubt: true }
+                if self.window.is_some_and(|held| !now.is_over(held.end)) =>
+            {
+                self.given_up(purpose)
+            }
+            Purpose::Fail { .. } | Purpose::Complete { .. }
+                if !self.has_commit_in_doubt() && !may_be_replaced =>
+            {
+                Command::Return(FinishResult::LeaseLost)
+            }
+            Purpose::Commit { .. } | Purpose::ResolveCommit { .. } | Purpose::FindCommit
+                if has_no_effect =>
+            {
+                self.is_lost = true;
+                self.over(FinishResult::LeaseLost)
+            }
+            Purpose::Fail { .. }
+            | Purpose::Complete { .. }
+            | Purpose::Commit { .. }
+            | Purpose::ResolveCommit { .. }
+            | Purpose::FindCommit => self.concluded(purpose, FinishResult::Unknown),
+        }
+    }
+
+    /// The result of a commit ends the operation. That of a completion is only returned.
+    pub(super) fn concluded(&mut self, purpose: Purpose, result: FinishResult) -> Command {
+        match purpose {
+            Purpose::Complete { .. } => Command::Return(result),
+            Purpose::Commit { .. }
+            | Purpose::Fail { .. }
+            | Purpose::ResolveCommit { .. }
+            | Purpose::FindCommit => self.over(result),
+        }
+    }
+}

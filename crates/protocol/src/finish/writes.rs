@@ -1,0 +1,145 @@
+//! The writes that finish an execution, and their tries.
+
+use super::{Command, FailureWrite, Finish, FinishResult, Order, Purpose, Step};
+use crate::condition::{Condition, Term};
+use crate::knowledge::NothingHappened;
+use crate::record::{Header, State, restored};
+use crate::retention::released_until;
+use crate::time::{Deadline, Now, Stamp, Timestamp};
+use crate::tries::Tries;
+use crate::write::{Form, Write};
+
+impl Finish {
+    pub(super) fn begin(&mut self, now: Now, order: Order, until: Deadline) -> Command {
+        self.tries = Tries::until(until);
+        self.retention.abandon();
+        self.carry_out(now, order)
+    }
+
+    /// A process that has never learned store time reads first. An execution without a record may never
+    /// have had a response.
+    pub(super) fn carry_out(&mut self, now: Now, order: Order) -> Command {
+        let Some(stamp) = now.stamp() else { return self.learn(now, order) };
+        self.created_at.get_or_insert(stamp.at);
+        self.retention.stamped(stamp);
+        let (write, purpose) = match order {
+            Order::Commit { on_doubt } => self.commit_write(stamp, on_doubt),
+            Order::Complete { kept_until } => self.completion(stamp, kept_until),
+            Order::Fail(failure) => {
+                (self.failure_write(stamp, failure), Purpose::Fail { is_in_doubt: false })
+            }
+            Order::ResolveCommit(completed_at, failure) => {
+                (self.failure_write(stamp, failure), Purpose::ResolveCommit { completed_at })
+            }
+        };
+        self.send(now, write, purpose)
+    }
+
+    pub(super) fn learn(&mut self, now: Now, order: Order) -> Command {
+        self.step = Step::Learning(order);
+        Command::Read { is_consistent: true, limit: self.tries.limit(now) }
+    }
+
+    pub(super) fn after_learning(&mut self, now: Now, order: Order) -> Command {
+        if now.stamp().is_some() {
+            return self.carry_out(now, order);
+        }
+        if let Some(bound) = self.tries.pause(now) {
+            self.step = Step::Learning(order);
+            return Command::Pause { bound, max: bound };
+        }
+        match (order, self.knowledge.no_effect()) {
+            (Order::Commit { .. }, Some(proof)) => {
+                Command::Return(FinishResult::NotCommitted(NothingHappened::proved(&proof)))
+            }
+            (Order::ResolveCommit(..), _) | (Order::Commit { .. }, None) => {
+                self.over(FinishResult::Unknown)
+            }
+            (Order::Complete { .. } | Order::Fail(_), _) => {
+                Command::Return(FinishResult::Unconfirmed)
+            }
+        }
+    }
+
+    pub(super) fn completion(&self, stamp: Stamp, kept_until: i64) -> (Write, Purpose) {
+        let completed_at = self.next_completion(stamp.at);
+        let condition = if self.rules.replaces_completed() {
+            // The answer may be replaced, and the record released after that. A delayed completion over
+            // the released record would restore the same version.
+            Condition::held_by_or_absent(*self.knowledge.me())
+        } else {
+            self.completable()
+        };
+        let expires_at = self.expires_at(completed_at).max(kept_until);
+        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
+        (Write { form: Form::Put, condition, record }, Purpose::Complete { completed_at })
+    }
+
+    pub(super) fn failure_write(&self, stamp: Stamp, failure: FailureWrite) -> Write {
+        let expires_at = self.expires_at(stamp.at);
+        let failed = self.header(stamp, State::Failed, Some(stamp.at), expires_at);
+        // A handler has seen the attempt, so its number is not used again; but it does not count.
+        let released_attempts = self.released_attempts.saturating_add(1);
+        let undone = Header { released_attempts, ..failed.clone() };
+        let kept = match failure {
+            FailureWrite::Release => None,
+            FailureWrite::Keep => Some(failed),
+            FailureWrite::Undo => restored(self.replaced.as_ref(), &undone),
+        };
+        let Some(record) = kept else {
+            let until = released_until(stamp.at, self.lease_expires_at());
+            let record = self.header(stamp, State::Released, None, until);
+            let condition = self.held().and(Term::NoSteps);
+            return Write { form: Form::Update, condition, record };
+        };
+        Write { form: Form::Update, condition: self.held(), record }
+    }
+
+    pub(super) fn held(&self) -> Condition {
+        Condition::held_by(*self.knowledge.me())
+    }
+
+    pub(super) fn completable(&self) -> Condition {
+        Condition::completable_by(*self.knowledge.me(), self.attempt)
+    }
+
+    pub(super) fn header(
+        &self,
+        stamp: Stamp,
+        state: State,
+        completed_at: Option<Timestamp>,
+        expires_at: i64,
+    ) -> Header {
+        let attempts = (self.attempt, self.released_attempts);
+        let times = (self.created_at.unwrap_or(stamp.at), completed_at, expires_at);
+        Header::of(self.knowledge.me(), state, attempts, times)
+    }
+
+    pub(super) fn send(&mut self, now: Now, mut write: Write, purpose: Purpose) -> Command {
+        // The lease may have been renewed between two tries, and no record expires before its lease.
+        if write.record.is_completed() {
+            let lease_ends = self.lease_expires_at().seconds_up();
+            write.record.expires_at = write.record.expires_at.max(lease_ends);
+        }
+        self.knowledge.send(&write);
+        self.step = Step::Writing(write.clone(), purpose);
+        Command::Send { write, limit: self.tries.limit(now) }
+    }
+
+    pub(super) fn read(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
+        self.step = Step::Reading(write, purpose);
+        Command::Read { is_consistent: true, limit: self.tries.limit(now) }
+    }
+
+    /// Sends the same write again, if there is time.
+    pub(super) fn retry(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
+        let may_retry = self.is_protected || matches!(purpose, Purpose::Commit { .. });
+        match (write, self.tries.pause(now)) {
+            (Some(write), Some(bound)) if may_retry => {
+                self.step = Step::Pausing(write, purpose);
+                Command::Pause { bound, max: bound }
+            }
+            _ => self.out_of_time(now, purpose),
+        }
+    }
+}
