@@ -266,11 +266,7 @@ impl Execution {
 
     /// Sends a failure's write until it is confirmed, refused, or out of time. Boxed, as
     /// [`acquire`](crate::engine::acquire::acquire) is.
-    fn end_without_answer(
-        &self,
-        end: FailureWrite,
-        failure: Option<Stored>,
-    ) -> BoxFuture<'_, ()> {
+    fn end_without_answer(&self, end: FailureWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
         self.write_failure(end, failure).boxed()
     }
 
@@ -295,7 +291,7 @@ impl Execution {
                 self.ended_as(Ending::Unconfirmed);
                 let error = session.take_error();
                 tracing::error!(
-                    operation = self.operation(), leaving = ?end, %error,
+                    operation = self.operation(), ?end, %error,
                     "the record of a failed operation could not be changed: its key is free when \
                      the lease ends"
                 );
