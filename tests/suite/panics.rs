@@ -2,10 +2,7 @@
 //! One test for each row of the table in `docs/guide/guarantees.md`; `http/panics.rs` has those of HTTP.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use dynamodb_idempotency::policy::Failure;
 use dynamodb_idempotency::{

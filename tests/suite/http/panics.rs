@@ -2,7 +2,6 @@
 //! `docs/guide/guarantees.md`.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
