@@ -1,5 +1,4 @@
-//! The command line: written by `cargo xtask torture` and by `torture run` itself, so there is no
-//! more of it than they need.
+//! The command line, which only `cargo xtask torture` and `torture run` use.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -37,14 +36,14 @@ pub(crate) struct RunOptions {
     pub(crate) server: Vec<String>,
 }
 
-/// How the proof that the check can fail is brought about.
+/// How stored data is corrupted, to prove that the check can fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sabotage {
     /// A stored answer is changed.
     Answer,
     /// A completed record is made pending again.
     Status,
-    /// An effect is doubled under an unknown owner.
+    /// An effect is duplicated under an unknown owner.
     Effect,
     /// The effect of a completed key is deleted.
     LostEffect,
@@ -53,12 +52,12 @@ pub(crate) enum Sabotage {
 #[derive(Debug)]
 pub(crate) struct WorkerOptions {
     pub(crate) endpoint: String,
-    /// What is logged, and nothing else.
+    /// The log, and nothing else.
     pub(crate) log: PathBuf,
-    /// Its place in the fleet; it decides what kind of lease the worker takes.
+    /// Its position in the fleet, which determines the kind of its leases.
     pub(crate) index: usize,
     pub(crate) seed: u64,
-    /// When the stream of keys began, epoch milliseconds.
+    /// When the stream of keys started, in epoch milliseconds.
     pub(crate) began: i64,
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command> {
             seed: flags.required("--seed")?,
             began: flags.required("--began")?,
         }),
-        other => bail!("there is no command `{other}`"),
+        other => bail!("unknown command `{other}`"),
     };
     ensure!(flags.rest.is_empty(), "what is `{}`?", flags.rest.join(" "));
     if let Command::Run(options) = &command {
@@ -106,7 +105,7 @@ impl FromStr for Sabotage {
             "status" => Ok(Self::Status),
             "effect" => Ok(Self::Effect),
             "lost-effect" => Ok(Self::LostEffect),
-            other => bail!("there is no sabotage `{other}`"),
+            other => bail!("unknown sabotage `{other}`"),
         }
     }
 }
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_refused_with_its_reason() {
+    fn an_invalid_line_is_rejected_with_the_reason() {
         let cases = [
             ("", "which command"),
             ("walk", "`walk`"),

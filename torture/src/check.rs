@@ -1,4 +1,4 @@
-//! The properties that every key must have, whatever faults struck the processes.
+//! The properties that every key must have, whatever faults the processes had.
 //!
 //! 1. Its record is COMPLETED, with the answer of the owner named in the record.
 //! 2. Every replayed answer equals that answer, and its owner executed the operation once.
@@ -25,7 +25,7 @@ use attempt::{Attempt, Why, attempts};
 
 /// Errors that a caller may get under these faults.
 const EXPECTED: [&str; 5] = ["Handler", "InProgress", "LeaseExpired", "LeaseLost", "Unavailable"];
-/// Of a commit that is not confirmed while the server is down.
+/// The error of a commit that is not confirmed while the server is down.
 const EXPECTED_OF_A_COMMIT: &str = "OutcomeUnknown";
 
 #[derive(Debug, Default)]
@@ -50,9 +50,9 @@ pub(crate) struct Figures {
     pub(crate) committed: u64,
     pub(crate) duplicates_explained: u64,
     pub(crate) duplicates_unexplained: u64,
-    /// Handlers that began after their own lease: stopped in between.
+    /// Handlers that started after their own lease had expired, because their process was paused.
     pub(crate) late_starts: u64,
-    /// Milliseconds from the end of a lease to the start of the attempt that took over.
+    /// Milliseconds from the expiry of a lease to the start of the attempt that took over.
     pub(crate) smallest_gap: Option<i64>,
 }
 
@@ -127,7 +127,7 @@ impl Checker<'_> {
             if *how == How::Unconfirmed {
                 self.figures.unconfirmed_and_lost += u64::from(!is_stored);
             } else if !is_stored {
-                self.wrong.push(format!("{process} was given another answer: {answer:?}"));
+                self.wrong.push(format!("{process} got another answer: {answer:?}"));
             }
         }
         if executed > 1 {
@@ -141,12 +141,12 @@ impl Checker<'_> {
             *self.figures.refusals.entry(kind.clone()).or_default() += 1;
             let of_a_commit = commits_effect(self.key) && kind == EXPECTED_OF_A_COMMIT;
             if !of_a_commit && !EXPECTED.contains(&kind.as_str()) {
-                self.wrong.push(format!("{process} was refused with {kind}"));
+                self.wrong.push(format!("{process} got the error {kind}"));
             }
         }
     }
 
-    /// Every pair of attempts is apart.
+    /// No two attempts overlap.
     fn owners(&mut self) {
         for (at, later) in self.attempts.iter().enumerate() {
             self.figures.starts += 1;
@@ -162,7 +162,7 @@ impl Checker<'_> {
                     }
                     Some(Why::Failed | Why::Late) => {}
                     None => self.wrong.push(format!(
-                        "{} began at {} under a lease while {} held one up to {}",
+                        "{} started at {} under a lease while {} held one until {}",
                         later.owner, later.started, earlier.owner, earlier.lease_ends
                     )),
                 }
@@ -171,14 +171,14 @@ impl Checker<'_> {
         }
     }
 
-    /// Attempts count upwards.
+    /// Attempts increase.
     fn numbers(&mut self) {
         let on_time: Vec<&Attempt> = self.attempts.iter().filter(|one| !one.is_late()).collect();
         for (at, later) in on_time.iter().enumerate() {
             let highest = on_time[..at].iter().map(|one| one.number).max().unwrap_or(0);
             if later.number <= highest {
                 let number = later.number;
-                self.wrong.push(format!("attempt {number} began after attempt {highest}"));
+                self.wrong.push(format!("attempt {number} started after attempt {highest}"));
             }
         }
     }
@@ -191,7 +191,7 @@ impl Checker<'_> {
         let after = |one: &&Attempt| !one.is_late() && one.started > stored.at;
         if let Some(again) = self.attempts.iter().find(after) {
             let owner = &again.owner;
-            self.wrong.push(format!("{owner} began after an answer was handed out as stored"));
+            self.wrong.push(format!("{owner} started after an answer was returned as stored"));
         }
     }
 
@@ -208,7 +208,7 @@ impl Checker<'_> {
         let stored = self.stored().map(|answer| answer.owner);
         for owner in given.chain(stored).collect::<BTreeSet<_>>() {
             if !effects.iter().any(|effect| effect.owner == owner) {
-                self.wrong.push(format!("{owner} has answered and has no effect"));
+                self.wrong.push(format!("{owner} returned an answer without an effect"));
             }
         }
         if commits_effect(self.key) {

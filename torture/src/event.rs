@@ -1,5 +1,5 @@
-//! What processes write down while they live: one JSON line an event, in a file of each process's
-//! own, with one system call a line. What was written before a SIGKILL is there after it.
+//! The logs of the processes: one JSON line for each event, in one file for each process, written with
+//! one system call for each line. Lines written before a SIGKILL survive it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::now;
 
-/// An event, with when and by whom.
+/// An event with its time and its process.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Entry {
     /// Epoch milliseconds.
@@ -24,13 +24,13 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
-    /// A handler begins. `at` was read before the lease was: the lease is at most this long.
+    /// A handler starts. `at` was read before the lease, so the lease is at most this long.
     Started {
         owner: String,
         attempt: u32,
         lease_ends: i64,
     },
-    /// The owner saw that its lease has become longer.
+    /// The owner observed that its lease was renewed.
     Renewed {
         owner: String,
         lease_ends: i64,
@@ -39,7 +39,7 @@ pub(crate) enum Event {
     Failing {
         owner: String,
     },
-    /// The handler is about to commit, and where that is not confirmed its record is given up.
+    /// The handler is about to commit. If that is not confirmed, its record is released.
     Committing {
         owner: String,
     },
@@ -53,7 +53,7 @@ pub(crate) enum Event {
     },
 }
 
-/// How a caller came by its answer.
+/// How a caller got its answer.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum How {
@@ -63,7 +63,7 @@ pub(crate) enum How {
     Unconfirmed,
 }
 
-/// What a handler returns: no two owners give the same.
+/// The answer of a handler, which differs for each owner.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Answer {
     pub(crate) key: String,
@@ -79,7 +79,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A new file; its name without the ending is the name of the process.
+    /// Creates the file. Its name without the extension is the name of the process.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path);
         let file = file.with_context(|| format!("no log at {}", path.display()))?;
@@ -95,7 +95,7 @@ impl Log {
         let entry = Entry { at, process: self.process.clone(), key: key.to_owned(), event };
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
-        // Not buffered here, so the system has all of it or nothing.
+        // Unbuffered, so the line is written completely or not at all.
         (&self.file).write_all(&line)
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_one_line_and_comes_back() {
+    fn an_entry_is_one_line_and_round_trips() {
         let answer = Answer { key: "k1".into(), owner: "a\n".into(), attempt: 2 };
         let event = Event::Answered { how: How::Executed, answer };
         let entry = Entry { at: 5, process: "w0-1".into(), key: "k1".into(), event };

@@ -1,4 +1,4 @@
-//! When the next fault strikes, chosen at random from the seed.
+//! The random times of faults, from the seed.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use fastrand::Rng;
 /// Milliseconds from one kill of a worker to the next.
 const KILLS: Range<u64> = 150..900;
 const STOPS: Range<u64> = 800..3_500;
-/// Around and past the leases of 2 and 3 s.
+/// Around and beyond the leases of 2 and 3 s.
 const STOPPED_FOR: Range<u64> = 1_500..6_500;
 const DEAD_FOR: Range<u64> = 0..1_000;
-/// A restart takes the server some seconds, in which nothing else can go wrong.
+/// A restart of the server takes some seconds, during which no other fault is possible.
 const SERVER_KILLS: Range<u64> = 20_000..45_000;
-/// A short run shall have one as well.
+/// So short that a short run has a restart too.
 const FIRST_SERVER_KILL: Range<u64> = 3_000..5_000;
 const SERVER_DOWN_FOR: Range<u64> = 0..1_500;
 
@@ -33,17 +33,17 @@ impl Faults {
         Self { rng, kill, stop, server }
     }
 
-    /// For how long a worker stays dead, if one is to be killed now.
+    /// Returns how long a worker stays dead, if one must be killed now.
     pub(crate) fn kill(&mut self, now: Instant) -> Option<Duration> {
         strike(&mut self.kill, &mut self.rng, now, KILLS, DEAD_FOR)
     }
 
-    /// For how long a worker stays stopped, if one is to be stopped now.
+    /// Returns how long a worker stays stopped, if one must be stopped now.
     pub(crate) fn stop(&mut self, now: Instant) -> Option<Duration> {
         strike(&mut self.stop, &mut self.rng, now, STOPS, STOPPED_FOR)
     }
 
-    /// For how long the server stays down, if it is to be killed now.
+    /// Returns how long the server stays down, if it must be killed now.
     pub(crate) fn server(&mut self, now: Instant) -> Option<Duration> {
         strike(&mut self.server, &mut self.rng, now, SERVER_KILLS, SERVER_DOWN_FOR)
     }

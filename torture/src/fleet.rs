@@ -1,4 +1,4 @@
-//! The worker processes: started, killed, stopped, continued, and never left behind.
+//! Starts, kills, stops and continues the worker processes, and leaves none behind.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How many there are.
+/// The number of workers.
 const PLACES: usize = 8;
 
-/// A child that ends with its owner.
+/// A child process that is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
@@ -27,15 +27,15 @@ impl Process {
         Ok(self.0.try_wait()?.map(|status| status.to_string()))
     }
 
-    /// It has not been waited for: its id is still its own.
+    /// The process has not been waited for, so its id is not reused.
     fn signal(&self, signal: Signal) -> Result<()> {
-        kill_process(Pid::from_child(&self.0), signal).context("a worker cannot be signalled")
+        kill_process(Pid::from_child(&self.0), signal).context("a worker cannot be signaled")
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL, which ends a stopped process too. Neither can be helped if it fails.
+        // SIGKILL also ends a stopped process. Errors are ignored, because nothing can be done about them.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -45,14 +45,14 @@ impl Drop for Process {
 enum State {
     Running(Process),
     Stopped(Process, Instant),
-    /// Until it is started again.
+    /// Dead until this time.
     Dead(Instant),
 }
 
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) endpoint: String,
-    /// For logs.
+    /// The folder of the logs.
     pub(crate) folder: PathBuf,
     /// When the stream of keys began, epoch milliseconds.
     pub(crate) began: i64,
@@ -67,7 +67,7 @@ impl Fleet {
         Self { endpoint, folder, began, rng, places, started: 0 }
     }
 
-    /// Starts and continues whose time has come, and finds those that have ended by themselves.
+    /// Starts and continues workers that are due, and detects those that have ended unexpectedly.
     pub(crate) fn tend(&mut self, now: Instant) -> Result<()> {
         for place in 0..self.places.len() {
             match &mut self.places[place] {
@@ -105,7 +105,7 @@ impl Fleet {
         is_alive
     }
 
-    /// Stops the worker at `place`; `false` if it does not run.
+    /// Stops the worker at `place`; `false` if it is not running.
     pub(crate) fn stop(&mut self, place: usize, until: Instant) -> Result<bool> {
         let State::Running(process) = &self.places[place] else { return Ok(false) };
         process.signal(Signal::STOP)?;
@@ -135,7 +135,7 @@ impl Fleet {
         command.args(["--index", &place.to_string()]);
         command.args(["--seed", &self.rng.u64(..).to_string()]);
         command.args(["--began", &self.began.to_string()]);
-        // The worker ends when the other end of its standard input does.
+        // The worker ends when its standard input is closed.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors);
         Process::start(&mut command)
     }

@@ -1,4 +1,4 @@
-//! What is known after the run: what the processes wrote down, and what the tables hold.
+//! The history of a run: the logs of the processes and the contents of the tables.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -19,10 +19,10 @@ pub(crate) struct History {
     pub(crate) record: Option<Stored>,
 }
 
-/// By key, in the order in which people count.
+/// By key, in numerical order.
 pub(crate) type Histories = BTreeMap<(usize, String), History>;
 
-/// Brings logs and tables together. `keys` are those that must be there.
+/// Combines logs and tables. `keys` are the keys that must exist.
 pub(crate) fn gather(
     keys: impl IntoIterator<Item = String>,
     entries: Vec<Entry>,
@@ -67,8 +67,7 @@ impl Logs {
         Self { folder, read: HashMap::new(), entries: Vec::new(), operations: 0 }
     }
 
-    /// Reads what was added. A line without an end is left: its writer was killed while it wrote,
-    /// or still does.
+    /// Reads new lines. An incomplete line is left: its writer was killed, or is still writing.
     pub(crate) fn read(&mut self) -> Result<()> {
         for file in fs::read_dir(&self.folder)? {
             let path = file?.path();

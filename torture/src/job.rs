@@ -1,4 +1,4 @@
-//! One call of an operation: the code under torture, and the handler that leaves traces.
+//! One call of an operation, and a handler that logs its effects.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::event::{Answer, Event, How, Log};
 use crate::store::{Effect, SCOPE, Store, effect_to_commit};
 use crate::{millis, now};
 
-/// Below the lease: a completion that meets a dead server is given up while its lease is live.
+/// Shorter than the lease: a completion without a response is given up while its lease is live.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(1_200);
-/// How often a running handler looks whether its lease was renewed.
+/// How often a running handler checks whether its lease was renewed.
 const LOOK: Duration = Duration::from_millis(100);
-/// A lease that ends this much later than thought was renewed; less is rounding.
+/// A lease that expires at least this much later was renewed; a smaller difference is rounding.
 const RENEWED_BY: i64 = 300;
 
 /// What a process needs for its calls.
@@ -27,7 +27,7 @@ pub(crate) struct Caller {
     log: Log,
 }
 
-/// What one call is to do.
+/// The work of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     lease: Lease,
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
 struct Failing;
 
 impl Plan {
-    /// What the workers do, each after its own manner.
+    /// A random job. The kind of lease depends on the worker.
     pub(crate) fn random(index: usize, rng: &mut Rng) -> Self {
         let wait = InProgress::Wait { timeout: Duration::from_secs(2) };
         let (lease, in_progress) = match index % 4 {
@@ -63,7 +63,7 @@ impl Plan {
         Self { lease, in_progress, lease_expired, work, fails }
     }
 
-    /// For a process that has no time to lose.
+    /// A job without delay.
     pub(crate) fn quick() -> Self {
         let wait = InProgress::Wait { timeout: Duration::from_secs(5) };
         let lease = Lease::Fixed(Duration::from_secs(3));
@@ -89,12 +89,12 @@ impl Plan {
     }
 }
 
-/// Whether a failure of this key's stays in the table.
+/// Whether failures of this key are kept.
 pub(crate) fn keeps_failures(key: &str) -> bool {
     key.trim_start_matches('k').parse::<u64>().is_ok_and(|number| number % 4 == 0)
 }
 
-/// Whether this key's effect is committed with its answer: then there must be exactly one.
+/// Whether the effect of this key is committed with its answer. There must then be exactly one effect.
 pub(crate) fn commits_effect(key: &str) -> bool {
     key.trim_start_matches('k').parse::<u64>().is_ok_and(|number| number % 4 == 2)
 }
@@ -130,7 +130,7 @@ impl Caller {
         execution: &Execution,
         plan: Plan,
     ) -> Result<Answer, Failing> {
-        // In this order: a stop between the two makes the lease look shorter, never longer.
+        // Read the time first: a pause between the two makes the lease look shorter, never longer.
         let started = now();
         let lease_ends = started + millis(execution.lease_remaining());
         let (owner, attempt) = (execution.owner().to_owned(), execution.attempt());
@@ -148,7 +148,7 @@ impl Caller {
             self.work(&effect, execution, plan.work).await?;
             return self.commit(effect, execution).await;
         }
-        // Until it is there: an effect that may have happened must not end as a failure.
+        // Repeat until it is written: an effect that may have happened must not end as a failure.
         while self.store.put_effect(&effect).await.is_err() {
             sleep(LOOK).await;
         }
@@ -157,15 +157,15 @@ impl Caller {
         Ok(Answer { key, owner, attempt })
     }
 
-    /// Ends the operation with its effect, if it is still this owner's. What the handler returns
-    /// after a commit that did not land is no answer.
+    /// Commits the effect with the answer, if this call is still the owner. What the handler returns after
+    /// a commit that was not applied is not an answer.
     async fn commit(&self, effect: Effect, execution: &Execution) -> Result<Answer, Failing> {
         let row = effect_to_commit(&effect).map_err(|error| {
             eprintln!("an effect cannot be committed: {error}");
             std::process::exit(1)
         })?;
         let Effect { key, owner, attempt, .. } = effect;
-        // From here on the record may be given up.
+        // From now on the record may be released.
         self.note(now(), &key, Event::Committing { owner: owner.clone() })?;
         let answer = Answer { key, owner, attempt };
         match execution.commit(&answer, [row]).await {
@@ -198,7 +198,7 @@ impl Caller {
         Ok(())
     }
 
-    /// A handler that cannot write down what it does ends the process, which the run reports.
+    /// A handler that cannot write its log ends the process, which the run reports.
     fn note(&self, at: i64, key: &str, event: Event) -> Result<(), Failing> {
         self.log.write_at(at, key, event).map_err(|error| {
             eprintln!("the log cannot be written: {error}");

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime};
 
 use args::Command;
 
-/// The command line itself was wrong, as opposed to what it asked for having failed.
+/// The exit code of an invalid command line.
 const USAGE_ERROR: u8 = 2;
 
 /// One thread, so that a kill or stop always interrupts the work in progress.

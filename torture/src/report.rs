@@ -7,7 +7,7 @@ use crate::check::{Figures, Findings};
 use crate::history::{Histories, History};
 use crate::run::Faults;
 
-/// Histories that are printed whole.
+/// The number of histories that are printed completely.
 const SHOWN: usize = 5;
 
 pub(crate) fn print(faults: &Faults, findings: &Findings, histories: &Histories) {
@@ -18,7 +18,7 @@ pub(crate) fn print(faults: &Faults, findings: &Findings, histories: &Histories)
     println!("{operations} operations on {keys} keys: {}", answers(figures));
     println!("    refused: {}", counts(&figures.refusals));
     println!(
-        "{starts} handlers began: {takeovers} takeovers, {failures} failed on purpose, {} after \
+        "{starts} handlers started: {takeovers} takeovers, {failures} failed on purpose, {} after \
          their lease",
         figures.late_starts
     );
@@ -52,7 +52,7 @@ fn counts(counts: &BTreeMap<String, u64>) -> String {
     if counts.is_empty() { "none".into() } else { counts.join(", ") }
 }
 
-/// Everything that is known of a key, in the order of time; times in milliseconds from the first.
+/// Returns the history of a key in order, with times in milliseconds after the first.
 fn whole(history: &History) -> String {
     let started = history.effects.iter().map(|effect| effect.started);
     let origin = history.entries.iter().map(|entry| entry.at).chain(started).min().unwrap_or(0);
@@ -66,7 +66,7 @@ fn whole(history: &History) -> String {
     lines.sort();
     let mut text = format!("    times from {origin}\n");
     for (at, line) in lines {
-        // A String takes whatever is written.
+        // Writing to a String does not fail.
         let _ = writeln!(text, "    {:>8} {line}", at - origin);
     }
     let _ = write!(text, "    {:>8} {:8} {:?}", "end", "table", history.record);

@@ -1,4 +1,4 @@
-//! The run: faults for a while, then peace in which every key is finished, then the check.
+//! A run: a period with faults, a period without faults in which every key is finished, and the check.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -29,7 +29,7 @@ const FINISH: Duration = Duration::from_secs(20);
 /// Concurrent calls after the faults end.
 const LANES: u64 = 8;
 
-/// What was done to the processes.
+/// The faults so far.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) kills: u64,
@@ -39,8 +39,8 @@ pub(crate) struct Faults {
     pub(crate) seconds: u64,
 }
 
-/// `false` if something is wrong. Every process that it starts is ended before it returns, also on
-/// an error and on Ctrl-C.
+/// Returns `false` if a property is violated. Every process that it starts ends before it returns, also
+/// after an error and Ctrl-C.
 pub(crate) async fn run(options: RunOptions) -> Result<bool> {
     tokio::select! {
         result = torture(options) => result,
@@ -65,12 +65,12 @@ async fn torture(options: RunOptions) -> Result<bool> {
     finish(&store, &folder, newest).await?;
     if let Some(how) = options.sabotage {
         let effects = store.effects().await?;
-        // The only one of its key: without one of several, the others would do.
+        // The only effect of its key: if a key has several, the loss of one may not be a violation.
         let alone = effects
             .iter()
             .filter(|effect| effects.iter().filter(|other| other.key == effect.key).count() == 1);
         let unlucky = Rng::with_seed(options.seed).choice(alone.collect::<Vec<_>>());
-        store.spoil(unlucky.context("there is nothing to spoil")?, how).await?;
+        store.spoil(unlucky.context("no effect can be corrupted")?, how).await?;
     }
 
     logs.read()?;
@@ -83,8 +83,8 @@ async fn torture(options: RunOptions) -> Result<bool> {
     Ok(findings.violations.is_empty())
 }
 
-/// Lets the workers work and strikes them and the server, until there were enough kills or the time
-/// is over. Also the number of the newest key that was wanted.
+/// Runs the workers, and injects faults into them and the server, until there were enough kills or the
+/// time is over. Also returns the number of the newest key.
 async fn strike(
     options: &RunOptions,
     server: &mut Server,
@@ -120,7 +120,7 @@ async fn strike(
     Ok((faults, newest_key(began, now())))
 }
 
-/// Brings every key to its answer; one that does not come to it is found by the check.
+/// Calls every key until it has its answer. The check reports a key without one.
 async fn finish(store: &Store, folder: &Path, newest: u64) -> Result<()> {
     println!("finishing {} keys", newest + 1);
     let log = Log::create(&folder.join("finish.jsonl"))?;
@@ -139,7 +139,7 @@ async fn finish(store: &Store, folder: &Path, newest: u64) -> Result<()> {
     Ok(())
 }
 
-/// A line that says how far the run is: renewed on a terminal, now and then in a log.
+/// A progress line: rewritten on a terminal, printed from time to time in a log.
 struct Progress {
     next: Instant,
     is_terminal: bool,

@@ -1,4 +1,4 @@
-//! DynamoDB Local with its data on disk: killed and started again on the same port and data.
+//! DynamoDB Local with its data on disk, killed and restarted on the same port.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::fleet::Process;
 use crate::store::Store;
 
-/// From the start to the first answer. 3 to 5 seconds are usual.
+/// The limit from the start to the first response. It usually takes 3 to 5 seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -35,7 +35,7 @@ impl Server {
         Self { command, log, store, state: State::Down { until: Instant::now() } }
     }
 
-    /// Kills it, if it is up.
+    /// Kills the server if it is up.
     pub(crate) fn kill(&mut self, until: Instant) -> bool {
         let is_up = matches!(self.state, State::Up(_));
         if is_up {
@@ -44,7 +44,7 @@ impl Server {
         is_up
     }
 
-    /// Takes the next step towards a server that is up.
+    /// Makes progress with restarting the server.
     pub(crate) async fn tend(&mut self, now: Instant) -> Result<()> {
         match &mut self.state {
             State::Up(process) => {
@@ -60,7 +60,7 @@ impl Server {
                 if let Some(end) = process.end()? {
                     bail!("the server did not start ({end}): see {}", self.log.display());
                 }
-                ensure!(now - *since < START_TIMEOUT, "the server does not answer");
+                ensure!(now - *since < START_TIMEOUT, "the server does not respond");
                 if self.store.answers().await {
                     self.rise();
                 }

@@ -1,4 +1,4 @@
-//! The two tables: the crate's own, and the one in which the effects are counted.
+//! The two tables: the one of the crate, and the one that counts the effects.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use crate::args::Sabotage;
 pub(crate) const SCOPE: &str = "torture";
 const RECORDS: &str = "idempotency";
 const EFFECTS: &str = "effects";
-/// The longest that one of the crate's calls may take: below the shortest lease.
+/// The limit for a request of the crate, shorter than the shortest lease.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(1_500);
 const TRY_TIMEOUT: Duration = Duration::from_millis(700);
 
 type Item = HashMap<String, AttributeValue>;
 
-/// A row of the effect table: the handler of this owner has acted.
+/// A row of the effect table: the handler of this owner had its effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effect {
     pub(crate) key: String,
     pub(crate) owner: String,
     pub(crate) attempt: u32,
-    /// When the handler began and its lease was to end, epoch milliseconds.
+    /// When the handler started, and when its lease was to expire, in epoch milliseconds.
     pub(crate) started: i64,
     pub(crate) lease_ends: i64,
 }
@@ -74,7 +74,7 @@ impl Store {
     }
 
     pub(crate) async fn answers(&self) -> bool {
-        // Once: who asks does so again, and has other things to do in between.
+        // One try: the caller retries, and has other work in between.
         let once = aws_sdk_dynamodb::Config::builder().retry_config(RetryConfig::disabled());
         self.client.list_tables().customize().config_override(once).send().await.is_ok()
     }
@@ -101,8 +101,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes an effect, with no condition at all: what a payment to another system would be. The
-    /// owner in its key makes a repeat by the same owner the same effect.
+    /// Writes an effect without a condition, like a payment to another system. Its key contains the owner,
+    /// so a repeat by the same owner is the same effect.
     pub(crate) async fn put_effect(&self, effect: &Effect) -> Result<()> {
         let put = self.client.put_item().table_name(EFFECTS).set_item(Some(item(effect)));
         put.send().await?;
@@ -113,7 +113,7 @@ impl Store {
         self.scan(EFFECTS).await?.iter().map(effect).collect()
     }
 
-    /// The records by the key that their caller gave.
+    /// Returns the records by the caller's key.
     pub(crate) async fn records(&self) -> Result<HashMap<String, Stored>> {
         self.scan(RECORDS).await?.iter().map(stored).collect()
     }
@@ -128,7 +128,7 @@ impl Store {
         Ok(items)
     }
 
-    /// Spoils what is stored about `effect` and its key.
+    /// Corrupts the stored data of `effect` and its key.
     pub(crate) async fn spoil(&self, effect: &Effect, how: Sabotage) -> Result<()> {
         match how {
             Sabotage::Answer => {
@@ -212,7 +212,7 @@ fn stored(item: &Item) -> Result<(String, Stored)> {
 fn string(item: &Item, name: &str) -> Result<String> {
     match item.get(name) {
         Some(AttributeValue::S(text)) => Ok(text.clone()),
-        other => bail!("`{name}` should be a text and is {other:?}"),
+        other => bail!("`{name}` should be a string and is {other:?}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A worker: a process that wants keys of the common stream until it is killed.
+//! A worker: a process that calls with keys of the common stream until it is killed.
 
 use std::io::Read;
 use std::thread;
@@ -15,11 +15,11 @@ use crate::job::{Caller, Plan};
 use crate::now;
 use crate::store::Store;
 
-/// Calls at a time.
+/// The number of concurrent calls.
 const CALLS: usize = 4;
-/// New keys a second, for all workers together.
+/// The number of new keys per second, for all workers together.
 const KEYS_PER_SECOND: i64 = 12;
-/// The age of a key, in keys, at which its first owner's lease ends: 2 to 5 seconds.
+/// The age of a key, in keys, at which its first owner's lease expires: 2 to 5 seconds.
 const LEASE_ENDS: std::ops::Range<u64> = 24..60;
 
 pub(crate) async fn run(options: &WorkerOptions) -> Result<()> {
@@ -27,12 +27,12 @@ pub(crate) async fn run(options: &WorkerOptions) -> Result<()> {
     let log = Log::create(&options.log)?;
     let caller = Caller::new(Store::new(&options.endpoint), log)?;
     let mut rng = Rng::with_seed(options.seed);
-    let calls = (0..CALLS).map(|_| call_for_ever(&caller, options, rng.fork()));
+    let calls = (0..CALLS).map(|_| call_forever(&caller, options, rng.fork()));
     try_join_all(calls).await?;
     Ok(())
 }
 
-async fn call_for_ever(caller: &Caller, options: &WorkerOptions, mut rng: Rng) -> Result<()> {
+async fn call_forever(caller: &Caller, options: &WorkerOptions, mut rng: Rng) -> Result<()> {
     loop {
         let newest = newest_key(options.began, now());
         let key = key(newest.saturating_sub(age(&mut rng)));
@@ -50,14 +50,14 @@ pub(crate) fn key(number: u64) -> String {
     format!("k{number}")
 }
 
-/// Half of the calls want one of the newest keys, at the same time as others do; the others come
-/// when there may be something to take over.
+/// Half of the calls use one of the newest keys, concurrently with other calls. The rest use keys that may
+/// be abandoned.
 fn age(rng: &mut Rng) -> u64 {
     if rng.bool() { rng.u64(..3) } else { rng.u64(LEASE_ENDS) }
 }
 
-/// Whatever ends the parent ends us: the kernel sees to it on Linux, also while we are stopped;
-/// everywhere else standard input does, whose other end the parent holds.
+/// Ends this process when its parent ends. On Linux the kernel does it, even while this process is
+/// stopped. Elsewhere this process ends when its standard input is closed.
 fn end_with_the_parent() {
     #[cfg(target_os = "linux")]
     if let Err(error) =

@@ -1,4 +1,4 @@
-//! What is uploaded, as Lambda takes it: a ZIP archive.
+//! ZIP archives, which are uploaded to Lambda.
 
 use std::{path::Path, process::Command};
 
@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 
 use crate::command::output;
 
-/// Adds what the paths name to an archive in memory, folders with all that is in them but for what
-/// Python's `venv` has put there itself.
+/// A program that adds files and folders to an archive in memory, except for the files that Python's
+/// `venv` creates.
 const SCRIPT: &str = "
 import io, os, sys, zipfile
 archive = io.BytesIO()
@@ -22,10 +22,10 @@ with zipfile.ZipFile(archive, 'w', zipfile.ZIP_DEFLATED, compresslevel=9) as fil
 print(len(archive.getvalue()))
 ";
 
-/// The bytes of an archive of these files and folders.
+/// Returns the size of an archive of these files and folders, in bytes.
 ///
 /// # Errors
-/// Where there is no Python, or a path is not there.
+/// If Python or a path is missing.
 pub fn zipped(paths: &[&Path]) -> Result<u64> {
     let said = output(Command::new("python3").args(["-c", SCRIPT]).args(paths))?;
     said.trim().parse().context("the size of an archive")

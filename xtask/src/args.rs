@@ -19,9 +19,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, PartialEq, Subcommand)]
 pub(crate) enum Command {
-    /// The example's functions compiled for arm64, by which the templates deploy them
+    /// The example's functions compiled for arm64, as the templates deploy them
     ///
-    /// By cargo-lambda and zig, which are fetched once; needs Python, and rustup or Rust's standard library
+    /// Uses cargo-lambda and zig, which are fetched once. Needs Python, and rustup or Rust's standard library
     /// for aarch64-unknown-linux-gnu.
     Arm64(Arm64Options),
     /// Cost of a call compared with plain SDK calls; writes benches/figures.md. Runs `benches/measure`
@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Bench(MeasureOptions),
     /// Formatting, links, lints, docs, doc tests, feature promises, package, dependencies, infra
     Check(CheckOptions),
-    /// What answers cost, measured on DynamoDB Local, into tests/cost/figures.md and its chart. By `benches/measure`
+    /// Cost of answers, measured on DynamoDB Local; writes tests/cost/figures.md. Runs `benches/measure`
     #[command(disable_help_flag = true)]
     Cost(MeasureOptions),
     /// The example's two functions as Lambda runs them, and the commands of the README and the guide
@@ -37,30 +37,30 @@ pub(crate) enum Command {
     /// Their binaries under the Lambda Runtime Interface Emulator, DynamoDB Local behind it with the SAM
     /// template's tables. Linux; needs Python; fetches the SAM CLI, which brings the emulator, once.
     E2e(E2eOptions),
-    /// The SAM template and the CDK app: linted, tested, held against the crate
+    /// The SAM template and the CDK app: lints, tests, comparison with the crate
     ///
     /// Needs Python and Node.js; fetches pinned tools once.
     Infra,
-    /// The local example's page, clicked through in headless Chromium
+    /// The tests of the local example's page in headless Chromium
     ///
     /// Needs Node.js and Chromium; fetches one pinned package once.
     Playground(PlaygroundOptions),
-    /// What users carry: the zipped functions, the number of crates, the CPU time of a clean build
+    /// Costs for users: size of the zipped functions, number of crates, CPU time of a clean build
     ///
-    /// Fails if the payments function is larger than it may be. Builds for release, which takes minutes.
+    /// Fails if the payments function exceeds its limit. Builds for release, which takes minutes.
     /// Linux; needs Python.
     Size(SizeOptions),
     /// All tests on the embedded engine, the page in Chromium, then the suites on DynamoDB Local
     Test(TestOptions),
-    /// Random schedules of lost, late and repeated requests, pauses and deaths, on a model store
+    /// Random schedules of lost, delayed and repeated requests, pauses and crashes, on a model store
     ///
-    /// With `--kills`: kills so many processes on DynamoDB Local, and checks what they left (needs Java).
+    /// With `--kills`: kills that many processes on DynamoDB Local, and checks the result (needs Java).
     Torture(TortureOptions),
 }
 
 #[derive(Args, Debug, PartialEq)]
 pub(crate) struct Arm64Options {
-    /// Fail where it must be left out for want of a tool; otherwise that is only said
+    /// Fail if a tool is missing; otherwise the command is skipped
     #[arg(long)]
     pub(crate) require: bool,
 }
@@ -74,44 +74,44 @@ pub(crate) struct MeasureOptions {
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct CheckOptions {
-    /// Only these: a check's name or a part of it, such as house, links, 'only http'; a wrong one is
-    /// answered with all of them
+    /// Run only these checks: a name or a part of it, such as house, links, 'only http'; an unknown name
+    /// prints all names
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Run the checks after a failed one too
+    /// Continue after a failed check
     #[arg(long)]
     pub(crate) keep_going: bool,
-    /// Fail where a check must be left out for want of a tool; otherwise that is only said
+    /// Fail if the tool of a check is missing; otherwise the check is skipped
     #[arg(long)]
     pub(crate) require_tools: bool,
-    /// Fail if the advisory database cannot be had from the network; otherwise that is only said
+    /// Fail if the advisory database is not reachable; otherwise the check is skipped
     #[arg(long)]
     pub(crate) require_advisories: bool,
 }
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct PlaygroundOptions {
-    /// Renew docs/playground.png
+    /// Update docs/playground.png
     #[arg(long)]
     pub(crate) screenshot: bool,
 }
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct SizeOptions {
-    /// Shows in seconds that the command works: of debug builds, without a limit
+    /// Check in seconds that the command works: with debug builds, without a limit
     #[arg(long)]
     pub(crate) smoke: bool,
 }
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct TestOptions {
-    /// Leave DynamoDB Local out
+    /// Do not run the suites on DynamoDB Local
     #[arg(long)]
     pub(crate) embedded_only: bool,
-    /// Fail if DynamoDB Local cannot be had; otherwise that is only said
+    /// Fail if DynamoDB Local is not available; otherwise it is skipped
     #[arg(long)]
     pub(crate) require_dynamodb_local: bool,
-    /// Fail if Chromium cannot be had; otherwise that is only said
+    /// Fail if Chromium is not available; otherwise it is skipped
     #[arg(long)]
     pub(crate) require_browser: bool,
     /// Passed to the test binaries: a filter, --nocapture ...
@@ -121,8 +121,8 @@ pub(crate) struct TestOptions {
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct E2eOptions {
-    /// Run DIR/FUNCTION/bootstrap, as `cargo lambda build` leaves them in target/lambda, in place of a
-    /// debug build
+    /// Run DIR/FUNCTION/bootstrap instead of a debug build; `cargo lambda build` writes them to
+    /// target/lambda
     #[arg(long, value_name = "DIR")]
     pub(crate) bootstraps: Option<PathBuf>,
     /// Passed to the test binary: a filter, --nocapture ...
@@ -132,19 +132,19 @@ pub(crate) struct E2eOptions {
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct TortureOptions {
-    /// Kill so many processes on DynamoDB Local; without it, schedules are searched
+    /// Kill this many processes on DynamoDB Local; without it, search schedules
     #[arg(long, value_name = "N")]
     pub(crate) kills: Option<u64>,
-    /// How long at most [default: 10; with --kills 15]
+    /// The longest duration [default: 10; with --kills 15]
     #[arg(long, value_name = "N")]
     pub(crate) minutes: Option<u64>,
-    /// The first schedule, or which faults and keys; a run prints its own
+    /// The seed of the schedules, or of faults and keys; a run prints its seed
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Shows in seconds that the search works: for one second, of the tests' own build
+    /// Check that the search works: one second, with the build of the tests
     #[arg(long, conflicts_with_all = ["kills", "minutes"])]
     pub(crate) smoke: bool,
-    /// Spoil what is stored, so that the check must fail: answer, status, effect or lost-effect
+    /// Corrupt stored data, so that the check must fail: answer, status, effect or lost-effect
     #[arg(long, value_name = "WHAT", requires = "kills")]
     pub(crate) sabotage: Option<String>,
 }
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(parse(line).unwrap(), Command::Test(expected));
     }
 
-    /// What no run of CI calls breaks unnoticed, when a test or a flag is renamed.
+    /// A command that CI never runs could break unnoticed when a test or a flag is renamed.
     #[test]
     fn ci_runs_every_command() {
         let ci = [include_str!("../../.ci/run"), include_str!("../../.github/workflows/ci.yml")];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_refused_with_its_reason() {
+    fn an_invalid_line_is_rejected_with_the_reason() {
         for (line, reason) in [
             ("tset", "'tset'"),
             ("test lease", "'lease'"),
@@ -200,9 +200,9 @@ mod tests {
         }
     }
 
-    /// The lines of the documentation and of CI that call us.
+    /// The lines of the documentation and of CI that call `cargo xtask`.
     #[test]
-    fn every_command_that_is_written_down_is_known() {
+    fn every_documented_command_exists() {
         const CALL: &str = "cargo xtask ";
         let files = [
             include_str!("../../README.md"),

@@ -1,4 +1,4 @@
-//! `cargo xtask arm64`: the example's functions, compiled for the architecture by which the templates
+//! `cargo xtask arm64`: the example's functions, compiled for the architecture on which the templates
 //! deploy them.
 
 use std::{env, fs, path::Path, process::Command};
@@ -15,10 +15,10 @@ use crate::{
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const FUNCTIONS: [&str; 2] = ["payments", "payment-events"];
 
-/// What an ELF file for this architecture has at byte 18 (`EM_AARCH64`).
+/// The value at byte 18 of an ELF file for this architecture (`EM_AARCH64`).
 const AARCH64: u16 = 183;
 
-/// `false` if they are not built, or if what that takes was required and could not be had.
+/// Returns `false` if they cannot be built, or if a required tool is missing.
 pub(crate) fn run(options: &Arm64Options) -> Result<bool> {
     let workspace = Workspace::load()?;
     let venv = workspace.target.join("arm64/venv");
@@ -41,7 +41,7 @@ fn missing(workspace: &Workspace, venv: &Path) -> Result<Option<String>> {
         return Ok(Some(missing));
     }
     if !has_target()? {
-        // Without rustup there is no such command.
+        // Fails without rustup.
         let added = quiet(Command::new("rustup").args(["target", "add", TARGET]));
         if !added.is_ok_and(|status| status.success()) || !has_target()? {
             return Ok(Some(format!("Rust's standard library for {TARGET} could not be had")));
@@ -59,8 +59,8 @@ fn has_target() -> Result<bool> {
     Ok(Path::new(folder.trim()).exists())
 }
 
-/// As a deployment builds them, but in the dev profile: a release takes minutes more, and its code is the
-/// same.
+/// Builds like a deployment, but in the dev profile: a release build takes minutes longer and compiles the
+/// same code.
 fn build(workspace: &Workspace, venv: &Path) -> Result<bool> {
     let stopwatch = Stopwatch::start();
     let path = env::var_os("PATH").unwrap_or_default();
@@ -79,8 +79,8 @@ fn build(workspace: &Workspace, venv: &Path) -> Result<bool> {
 }
 
 fn ensure_arm64(binary: &Path) -> Result<()> {
-    let bytes = fs::read(binary).with_context(|| format!("there is no {}", binary.display()))?;
-    ensure!(bytes.starts_with(b"\x7fELF"), "{} is no program for Linux", binary.display());
+    let bytes = fs::read(binary).with_context(|| format!("{} is missing", binary.display()))?;
+    ensure!(bytes.starts_with(b"\x7fELF"), "{} is not a Linux program", binary.display());
     let Some(machine) = bytes.get(18..20).and_then(|bytes| bytes.try_into().ok()) else {
         bail!("{} is cut off", binary.display());
     };

@@ -37,15 +37,15 @@ struct Check {
 }
 
 enum Action {
-    /// A cargo command that has to succeed.
+    /// A cargo command that must succeed.
     Cargo(Vec<String>),
     /// The documentation, with warnings as errors.
     Docs,
-    /// The links of the Markdown files to each other.
+    /// The links between the Markdown files.
     Links,
-    /// That the commands of the pages are run by tests.
+    /// Tests run the commands of the pages.
     Commands,
-    /// Which file of `src` imports which.
+    /// The imports between the files of `src`.
     House,
     /// The `OpenAPI` document.
     OpenApi,
@@ -53,9 +53,9 @@ enum Action {
     Senders,
     /// No private words.
     Words,
-    /// What a set of features promises not to depend on.
+    /// The crates that a set of features does not depend on.
     Promise(&'static Promise),
-    /// Which crates the core has.
+    /// The crates that the core depends on.
     CoreCrates,
     /// The features of the SDK in the example and in the tests.
     SharedBuild,
@@ -63,33 +63,33 @@ enum Action {
     Package,
     /// The minimum supported Rust version.
     RustVersion,
-    /// Licences, bans and sources.
+    /// Licenses, bans and sources.
     Deny,
     /// Known vulnerabilities of the dependencies.
     Advisories,
-    /// What `infra/` would deploy. Needs tools that not every machine has.
+    /// The templates of `infra/`. Needs tools that not every machine has.
     Infra,
 }
 
 enum Outcome {
     Passed,
     Failed,
-    /// This machine has not what it takes.
+    /// A tool is missing on this machine.
     Skipped(String),
-    /// The advisory database cannot be had from the network.
+    /// The advisory database is not reachable.
     Unreachable(String),
 }
 
-/// `false` if a check has failed.
+/// Returns `false` if a check has failed.
 pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let checks = chosen(checks(&workspace.features), &options.names)?;
     let (mut failed, mut left_out) = (Vec::new(), Vec::new());
     for check in checks {
         match run_one(&check, &workspace, options) {
-            Verdict::Passed => {}
-            Verdict::LeftOut => left_out.push(check.name),
-            Verdict::Failed => {
+            CheckResult::Passed => {}
+            CheckResult::LeftOut => left_out.push(check.name),
+            CheckResult::Failed => {
                 failed.push(check.name);
                 if !options.keep_going {
                     break;
@@ -101,14 +101,18 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// All, or those that are asked for: by the whole name, or by a part of it where none is called that.
+/// Returns all checks, or the selected ones: by name, or by a part of the name if no check has that name.
 fn chosen(checks: Vec<Check>, asked: &[String]) -> Result<Vec<Check>> {
     let names: Vec<_> = checks.iter().map(|check| check.name.replace('`', "")).collect();
     let mut wanted = vec![asked.is_empty(); names.len()];
     for word in asked.iter().map(|word| word.replace('`', "")) {
         let whole = names.contains(&word);
         let fits = |name: &String| if whole { *name == word } else { name.contains(&word) };
-        ensure!(names.iter().any(fits), "no check is called {word:?}, but: {}", names.join("; "));
+        ensure!(
+            names.iter().any(fits),
+            "unknown check {word:?}; the checks are: {}",
+            names.join("; ")
+        );
         for (wanted, name) in wanted.iter_mut().zip(&names) {
             *wanted |= fits(name);
         }
@@ -132,34 +136,34 @@ fn summary(failed: &[String], left_out: &[String]) -> String {
 }
 
 #[derive(Debug, PartialEq)]
-enum Verdict {
+enum CheckResult {
     Passed,
     LeftOut,
     Failed,
 }
 
-fn run_one(check: &Check, workspace: &Workspace, options: &CheckOptions) -> Verdict {
+fn run_one(check: &Check, workspace: &Workspace, options: &CheckOptions) -> CheckResult {
     println!("\n==> {}", check.name);
     let watch = Stopwatch::start();
-    let (verdict, said) = judged(perform(&check.action, workspace), options);
+    let (result, said) = judged(perform(&check.action, workspace), options);
     println!("    {}: {said} ({watch})", check.name);
-    verdict
+    result
 }
 
-fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (Verdict, String) {
+fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (CheckResult, String) {
     match outcome {
-        Ok(Outcome::Passed) => (Verdict::Passed, "passed".to_owned()),
+        Ok(Outcome::Passed) => (CheckResult::Passed, "passed".to_owned()),
         Ok(Outcome::Skipped(reason)) if options.require_tools => {
-            (Verdict::Failed, format!("FAILED, {reason}"))
+            (CheckResult::Failed, format!("FAILED, {reason}"))
         }
         Ok(Outcome::Unreachable(reason)) if options.require_advisories => {
-            (Verdict::Failed, format!("FAILED, {reason}"))
+            (CheckResult::Failed, format!("FAILED, {reason}"))
         }
         Ok(Outcome::Skipped(reason) | Outcome::Unreachable(reason)) => {
-            (Verdict::LeftOut, format!("LEFT OUT, {reason}"))
+            (CheckResult::LeftOut, format!("LEFT OUT, {reason}"))
         }
-        Ok(Outcome::Failed) => (Verdict::Failed, "FAILED".to_owned()),
-        Err(error) => (Verdict::Failed, format!("FAILED, {error:#}")),
+        Ok(Outcome::Failed) => (CheckResult::Failed, "FAILED".to_owned()),
+        Err(error) => (CheckResult::Failed, format!("FAILED, {error:#}")),
     }
 }
 
@@ -243,20 +247,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_has_not_passed() {
+    fn a_skipped_check_has_not_passed() {
         let skipped = || Ok(Outcome::Skipped("no tool".into()));
         let unreachable = || Ok(Outcome::Unreachable("no network".into()));
         let lenient = CheckOptions::default();
         let strict = CheckOptions { require_tools: true, ..CheckOptions::default() };
         let online = CheckOptions { require_advisories: true, ..CheckOptions::default() };
-        for (outcome, options, verdict) in [
-            (skipped(), &lenient, Verdict::LeftOut),
-            (skipped(), &strict, Verdict::Failed),
-            (unreachable(), &lenient, Verdict::LeftOut),
-            (unreachable(), &strict, Verdict::LeftOut),
-            (unreachable(), &online, Verdict::Failed),
+        for (outcome, options, result) in [
+            (skipped(), &lenient, CheckResult::LeftOut),
+            (skipped(), &strict, CheckResult::Failed),
+            (unreachable(), &lenient, CheckResult::LeftOut),
+            (unreachable(), &strict, CheckResult::LeftOut),
+            (unreachable(), &online, CheckResult::Failed),
         ] {
-            assert_eq!(judged(outcome, options).0, verdict, "{options:?}");
+            assert_eq!(judged(outcome, options).0, result, "{options:?}");
         }
         let deny = ["deny".to_owned()];
         assert_eq!(summary(&[], &deny), "the others passed; LEFT OUT: deny");
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn every_feature_is_linted_alone() {
+    fn every_feature_is_linted_separately() {
         let features = ["http", "lambda"].map(String::from);
         let names: Vec<_> = checks(&features).into_iter().map(|check| check.name).collect();
         for expected in ["clippy, no features", "clippy, only `http`", "clippy, only `lambda`"] {

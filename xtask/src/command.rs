@@ -12,13 +12,13 @@ use anyhow::{Context, Result, ensure};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Of the times in `/proc/self/stat`, on every Linux that Rust runs on.
+/// The unit of times in `/proc/self/stat` on Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Standard output of a command that must succeed; what it says on standard error goes through.
+/// Returns the standard output of a command that must succeed. Its standard error is not redirected.
 ///
 /// # Errors
-/// Where it does not start, fails, or says what is no UTF-8.
+/// If the command does not start, fails, or prints invalid UTF-8.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -37,15 +37,15 @@ pub fn describe(command: &Command) -> String {
     std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
 }
 
-/// For commands of which only the status matters.
+/// Runs a command of which only the status matters.
 ///
 /// # Errors
-/// Where it does not start.
+/// If the command does not start.
 pub fn quiet(command: &mut Command) -> io::Result<ExitStatus> {
     silence(command).status()
 }
 
-/// The same for a command that may hang; it is ended after `limit`, which then is its failure.
+/// Runs a command that may hang. After `limit` it is killed and has failed.
 pub(crate) fn quiet_within(limit: Duration, command: &mut Command) -> io::Result<ExitStatus> {
     let mut child = silence(command).spawn()?;
     let start = Instant::now();
@@ -61,19 +61,19 @@ pub(crate) fn quiet_within(limit: Duration, command: &mut Command) -> io::Result
     }
 }
 
-/// The CPU time of all processes that were started here and have ended, and of theirs. On Linux alone.
+/// Returns the CPU time of all child processes that have ended, and of theirs. Only on Linux.
 pub(crate) fn children_cpu() -> Option<Duration> {
     children_ticks(&fs::read_to_string("/proc/self/stat").ok()?).map(|ticks| TICK * ticks)
 }
 
-/// The fields 16 and 17, `cutime` and `cstime`; the name in the second one may have blanks.
+/// Reads fields 16 and 17, `cutime` and `cstime`. The name in field 2 may contain spaces.
 fn children_ticks(stat: &str) -> Option<u32> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut times = after_name.split_whitespace().skip(13).map(|field| field.parse::<u32>().ok());
     Some(times.next()?? + times.next()??)
 }
 
-/// How long something took that has begun then: `12.3 s`, on Linux with its CPU time.
+/// Measures and prints a duration: `12.3 s`, on Linux with its CPU time.
 pub(crate) struct Stopwatch {
     start: Instant,
     cpu: Option<Duration>,

@@ -1,8 +1,8 @@
-//! A real DynamoDB Local: one that runs already, or one started here by Java or by Docker.
+//! DynamoDB Local: a running one, or one that is started here with Java or Docker.
 //!
-//! A started one lives no longer than this process. It is stopped when [`Server`] is dropped, so
-//! also when tests fail. Ctrl-C goes to the whole foreground group and ends it with us; should we
-//! be killed alone, the kernel ends it (see `process`).
+//! A server that is started here ends with this process. It is stopped when [`Server`] is dropped, also
+//! when tests fail. Ctrl-C ends the whole foreground process group. If only this process is killed, the
+//! kernel ends the server (see `process`).
 
 mod docker;
 mod java;
@@ -21,21 +21,21 @@ use serde_json::Value;
 
 use process::ServerProcess;
 
-/// The newest in Maven Central with its files. Also the tag of the Docker image.
+/// The newest version in Maven Central, and the tag of the Docker image.
 const VERSION: &str = "2.6.1";
 
-/// The variable that names one which runs already; the test binaries read it too.
+/// The variable with the endpoint of a running server. The test binaries read it too.
 pub const ENDPOINT: &str = "DYNAMODB_ENDPOINT";
 
 type Start = fn(&Path) -> Result<Server>;
 
-/// The way to a server whose process is ours, and its data too.
+/// How to start a server whose process and data belong to this program.
 pub(crate) const JAVA: &str = "Java";
 
 /// In the order in which they are tried.
 const WAYS: [(&str, Start); 2] = [(JAVA, java::start), ("Docker", docker::start)];
 
-/// DynamoDB Local, answering. Stopped on drop if it was started here.
+/// A DynamoDB Local that responds. Stopped on drop if it was started here.
 #[derive(Debug)]
 pub struct Server {
     endpoint: String,
@@ -50,18 +50,18 @@ impl Server {
         &self.endpoint
     }
 
-    /// Where it comes from, for the summary.
+    /// How it was started, for the summary.
     pub(crate) fn origin(&self) -> &'static str {
         self.origin
     }
 
-    /// How it ended, if it is no longer running.
+    /// Its exit status, if it is no longer running.
     pub(crate) fn early_end(&mut self) -> Option<String> {
         self.process.as_mut()?.early_end()
     }
 }
 
-/// Why there is none: each way that was tried, and what stood against it. One line.
+/// Why no server is available: each way that was tried and its error, in one line.
 #[derive(Debug)]
 pub(crate) struct Unavailable {
     tried: Vec<(&'static str, anyhow::Error)>,
@@ -77,15 +77,15 @@ impl fmt::Display for Unavailable {
     }
 }
 
-/// Where the user says that one runs. An empty variable is how a shell says "not set" for one command.
+/// The user's endpoint. An empty variable counts as unset.
 pub(crate) fn endpoint_from_environment() -> Option<String> {
     env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty())
 }
 
-/// The one that the environment names, or else one that is started.
+/// Returns the server in the environment, or starts one.
 ///
 /// # Errors
-/// Where there is neither.
+/// If neither is possible.
 pub fn required(target: &Path) -> Result<Server> {
     match endpoint_from_environment() {
         Some(endpoint) => running(&endpoint),
@@ -93,13 +93,13 @@ pub fn required(target: &Path) -> Result<Server> {
     }
 }
 
-/// The one that runs at `endpoint`, if it takes connections.
+/// Returns the server at `endpoint`, if it accepts connections.
 pub(crate) fn running(endpoint: &str) -> Result<Server> {
     probe::connect(endpoint).with_context(|| format!("{ENDPOINT} is {endpoint}, but"))?;
     Ok(Server { endpoint: endpoint.to_owned(), origin: "running already", process: None })
 }
 
-/// Starts one in the first way that serves.
+/// Starts a server in the first way that works.
 pub(crate) fn start(target: &Path) -> Result<Server, Unavailable> {
     let cache = target.join("dynamodb-local");
     let mut tried = Vec::new();
@@ -112,26 +112,26 @@ pub(crate) fn start(target: &Path) -> Result<Server, Unavailable> {
     Err(Unavailable { tried })
 }
 
-/// Has a server do an operation whose answer does not matter.
+/// Sends an operation whose response does not matter.
 pub(crate) fn perform(server: &Server, operation: &str, body: &Value) -> Result<()> {
     probe::perform(server.endpoint(), operation, body)
 }
 
-/// How to start one that keeps its data in `folder`, and where it then listens. It is the caller's to
-/// start and to end.
+/// Returns the command of a server that stores its data in `folder`, and its endpoint. The caller starts
+/// and ends it.
 pub(crate) fn durable(target: &Path, folder: &Path) -> Result<(Command, String)> {
     let port = free_port()?;
     let command = java::durable(&target.join("dynamodb-local"), folder, port)?;
     Ok((process::ending_with_its_parent(&command), endpoint_at(port)))
 }
 
-/// A port of the loopback address that was free a moment ago. DynamoDB Local cannot be asked to
-/// choose one itself; if another process is quicker, it ends at once, and that is reported.
+/// Returns a port of the loopback address that was free just now. DynamoDB Local cannot choose a port
+/// itself. If another process takes the port first, the server ends at once, which is reported.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// For one server's log and temporary files.
+/// A folder for the log and temporary files of one server.
 fn server_folder(cache: &Path, port: u16) -> PathBuf {
     cache.join(format!("server-{port}"))
 }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_tells_every_way_on_one_line() {
+    fn the_reason_names_every_way_in_one_line() {
         let tried = vec![
             ("Java", anyhow::anyhow!("`java` is not on PATH")),
             ("Docker", anyhow::anyhow!("no engine").context("`docker info` failed")),

@@ -1,44 +1,44 @@
-//! The runs of a key's handler, as its processes wrote them down.
+//! The executions of a key's handler, from the logs of its processes.
 
 use crate::event::{Entry, Event};
 
-/// One run of the handler.
+/// One execution of the handler.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) owner: String,
     pub(super) number: u32,
     pub(super) started: i64,
-    /// The latest end that the owner knew of.
+    /// The latest expiry of the lease that the owner knew of.
     pub(super) lease_ends: i64,
-    /// When it was about to fail, and so to give its lease up.
+    /// When the handler was about to fail, which releases its lease.
     pub(super) failing: Option<i64>,
-    /// When it was about to commit: a commit that is not confirmed gives the lease up too.
+    /// When the handler was about to commit. A commit that is not confirmed releases the lease too.
     pub(super) committing: Option<i64>,
 }
 
-/// Why two attempts were not both owners at one time.
+/// Why two attempts were not owners at the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Why {
-    /// The lease of the earlier one had run out this many milliseconds before the later began.
+    /// The lease of the earlier attempt had expired this many milliseconds before the later one started.
     LeaseOver { gap: i64 },
-    /// The earlier one had failed, or given up an unconfirmed commit.
+    /// The earlier attempt had failed, or had given up an unconfirmed commit.
     Failed,
-    /// The later one is no owner: its process was stopped between acquiring and starting.
+    /// The later attempt is not an owner: its process was paused between acquiring and starting.
     Late,
 }
 
 impl Attempt {
-    /// Its lease was over before its handler began.
+    /// Whether its lease had expired before its handler started.
     pub(super) fn is_late(&self) -> bool {
         self.lease_ends <= self.started
     }
 
-    /// It may have given its record up by then.
+    /// Whether it may have released its record by then.
     pub(super) fn may_be_released_by(&self, at: i64) -> bool {
         [self.failing, self.committing].into_iter().flatten().any(|given_up| given_up <= at)
     }
 
-    /// Why this attempt and one that began before it do not overlap, if they do not.
+    /// Returns why this attempt and an earlier one do not overlap, if they do not.
     pub(super) fn apart_from(&self, earlier: &Self) -> Option<Why> {
         let gap = self.started - earlier.lease_ends;
         if self.is_late() || earlier.is_late() {
@@ -51,7 +51,7 @@ impl Attempt {
     }
 }
 
-/// All attempts, in the order in which their handlers began.
+/// Returns all attempts in the order of their starts.
 pub(super) fn attempts(entries: &[Entry]) -> Vec<Attempt> {
     let mut attempts: Vec<Attempt> = Vec::new();
     for Entry { at, event, .. } in entries {

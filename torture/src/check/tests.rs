@@ -23,7 +23,7 @@ fn effect(started: i64, owner: &str, attempt: u32, lease_ends: i64) -> Effect {
     Effect { key: KEY.into(), owner: owner.into(), attempt, started, lease_ends }
 }
 
-/// A dies after its effect, B takes over and answers, C gets the answer.
+/// A stops after its effect, B takes over and completes, C gets the answer.
 fn taken_over() -> History {
     let answer = format!("{{\"key\":\"{KEY}\",\"owner\":\"B\",\"attempt\":2}}");
     History {
@@ -66,24 +66,24 @@ fn every_violation_is_found() {
         ("its record is PENDING", |h| h.record.as_mut().unwrap().status = "PENDING".into()),
         ("has the answer None", |h| h.record.as_mut().unwrap().answer = Some("{}".into())),
         ("has the answer Some", |h| h.record.as_mut().unwrap().owner = "A".into()),
-        ("was given another answer", |h| h.entries.push(answered(9_000, How::Replayed, "A", 1))),
+        ("got another answer", |h| h.entries.push(answered(9_000, How::Replayed, "A", 1))),
         ("calls reported that they executed it", |h| {
             h.entries.push(answered(4_100, How::Executed, "B", 2));
         }),
-        ("was refused with Mismatch", |h| {
+        ("got the error Mismatch", |h| {
             h.entries.push(entry(4_100, Event::Refused { kind: "Mismatch".into() }));
         }),
-        ("while A held one up to 3401", |h| h.entries[0] = started(1_000, "A", 1, 3_401)),
-        ("while A held one up to 4000", |h| {
+        ("while A held one until 3401", |h| h.entries[0] = started(1_000, "A", 1, 3_401)),
+        ("while A held one until 4000", |h| {
             h.entries.push(entry(2_000, Event::Renewed { owner: "A".into(), lease_ends: 4_000 }));
         }),
-        ("attempt 1 began after attempt 1", |h| h.entries[1] = started(3_400, "B", 1, 5_400)),
-        ("began after an answer was handed out", |h| {
+        ("attempt 1 started after attempt 1", |h| h.entries[1] = started(3_400, "B", 1, 5_400)),
+        ("started after an answer was returned", |h| {
             h.entries.push(started(6_000, "C", 3, 8_000));
         }),
         ("it has no effect", |h| h.effects.clear()),
-        ("B has answered and has no effect", |h| drop(h.effects.pop())),
-        ("C has answered and has no effect", |h| {
+        ("B returned an answer without an effect", |h| drop(h.effects.pop())),
+        ("C returned an answer without an effect", |h| {
             h.entries.push(answered(2_900, How::Unconfirmed, "C", 1));
         }),
         ("nothing explains the effect of D", |h| h.effects.push(effect(7_000, "D", 3, 9_000))),
@@ -100,7 +100,7 @@ fn every_violation_is_found() {
 }
 
 #[test]
-fn a_failure_lets_the_next_attempt_begin_at_once() {
+fn after_a_failure_the_next_attempt_may_start_at_once() {
     let mut history = taken_over();
     history.entries[0] = started(3_300, "A", 1, 5_300);
     history.entries.push(entry(3_350, Event::Failing { owner: "A".into() }));
@@ -110,7 +110,7 @@ fn a_failure_lets_the_next_attempt_begin_at_once() {
 }
 
 #[test]
-fn a_handler_that_began_after_its_lease_is_no_owner() {
+fn a_handler_that_started_after_its_lease_is_not_an_owner() {
     let mut history = taken_over();
     history.entries[0] = started(5_000, "A", 1, 5_000);
     history.effects[0] = effect(5_000, "A", 1, 5_000);
@@ -134,7 +134,7 @@ fn a_key_without_a_record_is_a_violation() {
     assert_eq!(findings.violations.len(), 1);
 }
 
-/// The same story under a key whose effects are committed: there the second is one too many.
+/// The same history under a key whose effects are committed, where a second effect is a violation.
 #[test]
 fn two_committed_effects_are_found() {
     let committed = |history: History| {

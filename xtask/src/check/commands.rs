@@ -1,5 +1,5 @@
-//! The shell blocks of the pages that a reader copies from. Each is run by a test, or says what it needs
-//! that a test has not, or that it takes long: its first line is `# needs AWS`, for example.
+//! The shell blocks in the pages. Each is run by a test, or its first line says what it needs that tests
+//! do not have, or how long it takes: `# needs AWS`, for example.
 
 use std::{
     collections::BTreeSet,
@@ -12,9 +12,10 @@ use anyhow::{Context, Result, ensure};
 use super::Outcome;
 use crate::workspace::Workspace;
 
-/// Of blocks that are commands. A block without a language is one too, unless it is a picture of text.
+/// The languages of blocks with commands. A block without a language has commands too, unless it is a
+/// diagram.
 const SHELLS: [&str; 6] = ["sh", "bash", "shell", "zsh", "console", "powershell"];
-/// How the first line of a block begins that is not run.
+/// The start of the first line of a block that is not run.
 const REASONS: [&str; 2] = ["# needs ", "# takes "];
 const PAGES: [&str; 2] = ["README.md", "CONTRIBUTING.md"];
 const GUIDE: &str = "docs/guide";

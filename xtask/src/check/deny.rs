@@ -9,7 +9,7 @@ use crate::{command::quiet_within, workspace::Workspace};
 
 const PROGRAM: &str = "cargo-deny";
 
-/// Longer than the database takes to come; without a network, some do not answer at all.
+/// Longer than a download of the database takes. Without a network, some requests never end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
@@ -20,7 +20,8 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     outcome(&mut deny.command(&["check", "licenses", "bans", "sources"]))
 }
 
-/// What is known against the versions in `Cargo.lock`. The database is a repository in the network.
+/// Checks the versions in `Cargo.lock` for known vulnerabilities. The database is a repository on the
+/// network.
 pub(super) fn advisories(workspace: &Workspace) -> Result<Outcome> {
     let deny = match Wheel::of(workspace, PROGRAM)? {
         Ok(deny) => deny,

@@ -1,5 +1,5 @@
-//! The house: which file of `src` may import which other one. No adapter imports another one; `lambda`
-//! stands on `http`. No circle goes over more than two files.
+//! The imports between the files of `src`. No adapter imports another one, except that `lambda` uses
+//! `http`. No import circle has more than two files.
 
 mod circles;
 mod imports;
@@ -23,7 +23,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     let root = workspace.root.join("src");
     let mut sources = BTreeMap::new();
     read(&root, &mut Vec::new(), &mut sources)?;
-    ensure!(sources.len() > 50, "{} has hardly a file", root.display());
+    ensure!(sources.len() > 50, "{} has too few files", root.display());
     let found = findings(&imports(&sources));
     for line in &found {
         println!("    {line}");
@@ -67,7 +67,7 @@ fn between_adapters(from: &[String], to: &[String]) -> bool {
     }
 }
 
-/// A folder's files, without those that are tests alone.
+/// Reads the files of a folder, except for tests.
 fn read(folder: &path::Path, at: &mut Path, sources: &mut BTreeMap<Path, Source>) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))?;
     for entry in entries {

@@ -1,5 +1,5 @@
-//! The links of the Markdown files to each other and to headings in them, by lychee; links to other hosts
-//! are not followed.
+//! The links between the Markdown files and to their headings, checked by lychee. Links to other hosts are
+//! not followed.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::workspace::Workspace;
 
 const OPTIONS: [&str; 6] =
     ["--offline", "--include-fragments", "--no-progress", "--hidden", "--extensions", "md"];
-/// What git ignores is left out.
+/// Files that git ignores are skipped.
 const INPUTS: [&str; 2] = [".", "llms.txt"];
 
 pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {

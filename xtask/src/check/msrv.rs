@@ -1,5 +1,5 @@
-//! The minimum supported Rust version is the newest that a dependency needs: no newer, and no older.
-//! That it suffices for the crates' own code, CI shows by building with it.
+//! The minimum supported Rust version is exactly the newest one that a dependency needs. CI builds the
+//! crates with it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     Ok(if wrong.is_empty() { Outcome::Passed } else { Outcome::Failed })
 }
 
-/// Major and minor: a patch release is no other version for a promise.
+/// Major and minor version. The patch version does not matter.
 type Version = (u32, u32);
 
 fn version(text: &str) -> Option<Version> {
@@ -70,7 +70,7 @@ fn wrong(metadata: &Value, workflow: &str) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// All that these packages are built with; not what only their tests need.
+/// All dependencies of these packages, except for those of their tests.
 fn dependencies<'a>(metadata: &'a Value, roots: &[&'a str]) -> BTreeSet<&'a str> {
     let nodes = metadata["resolve"]["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let nodes: BTreeMap<_, _> =

@@ -1,4 +1,4 @@
-//! The packages that are published: each can be packed, and holds only files that belong to it.
+//! The published packages: each can be packed, and contains only its own files.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{Outcome, outcome};
 use crate::{command::output, workspace::Workspace};
 
-/// What a published package consists of: files and folders in its root.
+/// The files and folders in the root of a published package.
 const BELONGS: [&str; 12] = [
     ".cargo_vcs_info.json",
     "CHANGELOG.md",
@@ -23,7 +23,7 @@ const BELONGS: [&str; 12] = [
     "build.rs",
 ];
 
-/// Packs them together, since they depend on each other. The other checks build what is packed.
+/// Packs them together, because they depend on each other. Other checks build the packed code.
 pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     let mut is_whole = true;
     for package in &workspace.published {

@@ -1,4 +1,4 @@
-//! What a package promises to bring along and what not, held against `cargo tree`.
+//! Compares the dependencies of packages with `cargo tree`.
 
 use std::{collections::BTreeSet, fs};
 
@@ -68,11 +68,10 @@ pub(super) const ALL: &[Promise] = &[
     },
 ];
 
-/// In every tree of ours. Where it is missing, the listing was not understood, and proves nothing.
+/// A package in every tree. If it is missing, the output was not understood.
 const ALWAYS_PRESENT: &str = "aws-sdk-dynamodb";
 
-/// In `one-pool/` with other features than in the workspace: the SDK's own HTTP client brings them, and
-/// what it does not need is not asked for.
+/// Packages with other features in `one-pool/` than in the workspace, because of the SDK's own HTTP client.
 const ITS_OWN: [&str; 10] = [
     PACKAGE,
     "aws-config",
@@ -89,8 +88,7 @@ const ITS_OWN: [&str; 10] = [
 /// Names the crates of the core.
 const CORE_CRATES: &str = "xtask/core-crates.txt";
 
-/// All that these features bring along, on all platforms: what holds on the machine at hand only is no
-/// promise.
+/// Returns all dependencies of these features, on all platforms.
 fn tree(workspace: &Workspace, package: &str, features: &[&str]) -> Result<String> {
     let args =
         ["tree", "--package", package, "-e", "normal", "--prefix", "none", "--target", "all"];
@@ -101,12 +99,12 @@ fn tree(workspace: &Workspace, package: &str, features: &[&str]) -> Result<Strin
     Ok(tree)
 }
 
-/// How many crates these features bring along.
+/// Returns how many crates these features depend on.
 pub(crate) fn crates(workspace: &Workspace, features: &[&str]) -> Result<usize> {
     Ok(below(&tree(workspace, PACKAGE, features)?).len())
 }
 
-/// The core grows by no crate unasked.
+/// Checks that the core's list of crates has not changed.
 pub(super) fn check_core_crates(workspace: &Workspace) -> Result<Outcome> {
     let listed = fs::read_to_string(workspace.root.join(CORE_CRATES))?;
     let tree = tree(workspace, PACKAGE, &["--no-default-features"])?;
@@ -127,13 +125,13 @@ fn differences(listed: &str, tree: &str) -> Vec<String> {
         .collect()
 }
 
-/// The names in a tree, but for its root.
+/// Returns the names in a tree, except for its root.
 fn below(tree: &str) -> BTreeSet<&str> {
     names(tree).filter(|name| *name != PACKAGE).collect()
 }
 
-/// What `cargo run -p lambda-example` has built of the SDK serves `cargo xtask test` too; and what that
-/// builds serves `one-pool/`, but for what its HTTP client changes.
+/// Checks that `cargo run -p lambda-example` and `cargo xtask test` share their build of the SDK, and that
+/// `one-pool/` shares it too, except for the packages that its HTTP client changes.
 pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
     let tree = |selection: &[&str]| {
         let args = ["tree", "--edges", "normal,build,dev", "--format", " {p} {f}"];
@@ -152,7 +150,7 @@ pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
     Ok(if again.is_empty() { Outcome::Passed } else { Outcome::Failed })
 }
 
-/// What both have, but in another version or with other features.
+/// Returns the packages that both have in different versions or with different features.
 fn built_for_one_pool(one_pool: &str, tests: &str) -> BTreeSet<String> {
     let there: BTreeSet<_> = packages(tests).collect();
     let names: BTreeSet<_> = names(tests).collect();
@@ -168,8 +166,8 @@ fn packages(tree: &str) -> impl Iterator<Item = &str> {
     tree.lines().map(|line| line.trim_end_matches("(*)").trim())
 }
 
-/// What of the SDK and below it has not the same features in both. Lines of the first are
-/// `3 name v1.2.3 features`, by their depth; of the second without it.
+/// Returns the packages of the SDK's tree whose features differ. Lines of the first tree are
+/// `3 name v1.2.3 features` with their depth; those of the second have no depth.
 fn built_again(example: &str, tests: &str) -> Result<BTreeSet<String>> {
     let tests: BTreeSet<_> = packages(tests).collect();
     let mut again = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What the senders of webhooks sign, by their own libraries, is what the tests of the crate take for signed.
+//! Checks that the recorded webhooks are what the senders' own libraries sign.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! A tool of the machine's; where it has none, the pinned one of `wheels/`, installed below `target`.
+//! A tool of this machine or, if it is missing, the pinned one of `wheels/`, installed below `target`.
 
 use std::{io, path::PathBuf, process::Command, process::ExitStatus};
 
@@ -16,7 +16,7 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    /// The tool, or why there is none.
+    /// Returns the tool, or why it is not available.
     pub(super) fn of(workspace: &Workspace, name: &str) -> Result<Result<Self, String>> {
         let with = |program| Self { program, root: workspace.root.clone() };
         let own = with(name.into());

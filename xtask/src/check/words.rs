@@ -39,7 +39,7 @@ const ROOTS: [&str; 20] = [
 const SKIPPED: [&str; 4] = ["decisions", "target", "node_modules", "cdk.out"];
 const EXTENSIONS: [&str; 11] =
     ["rs", "md", "toml", "ts", "js", "py", "tf", "yaml", "yml", "html", "sh"];
-/// Folders that still have to be rewritten.
+/// Folders that still contain such words.
 const NOT_COVERED: [&str; 3] = ["crates/protocol", "search", "src/engine"];
 
 /// A phrase that must not occur, and what to say instead.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{Server, VERSION, endpoint_at, free_port, process::ServerProcess, server_folder};
 use crate::command::{quiet, quiet_within};
 
-/// A client whose engine is far away and gone would wait for minutes.
+/// A Docker client whose remote engine is unreachable would wait for minutes.
 const ENGINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn start(cache: &Path) -> Result<Server> {
@@ -28,8 +28,8 @@ pub(super) fn start(cache: &Path) -> Result<Server> {
     Ok(Server { endpoint: endpoint_at(port), origin: "Docker", process: Some(process) })
 }
 
-/// In the foreground: the client is then our child like any other server, hands a signal on to the
-/// container, and ends when the container does.
+/// Runs in the foreground: the client is a child process, forwards signals to the container, and ends with
+/// it.
 fn server(image: &str, name: &str, port: u16) -> Command {
     let mut docker = Command::new("docker");
     docker.args(["run", "--rm", "--name", name, "--publish"]).arg(format!("127.0.0.1:{port}:8000"));
@@ -39,19 +39,19 @@ fn server(image: &str, name: &str, port: u16) -> Command {
 
 fn check_engine() -> Result<()> {
     match quiet_within(ENGINE_TIMEOUT, Command::new("docker").arg("info")) {
-        Ok(status) => ensure!(status.success(), "no engine answers `docker info`"),
+        Ok(status) => ensure!(status.success(), "no engine responds to `docker info`"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("`docker` is not on PATH"),
         Err(error) => return Err(error).context("`docker` did not start"),
     }
     Ok(())
 }
 
-/// Apart from the start, so that the time for the start is not spent on the network.
+/// Fetches the image before the start, so that the time limit of the start does not include the download.
 fn pull(image: &str) -> Result<()> {
     if quiet(Command::new("docker").args(["image", "inspect", image]))?.success() {
         return Ok(());
     }
-    println!("fetching {image} by Docker, once");
+    println!("fetching {image} with Docker, once");
     let status =
         Command::new("docker").args(["pull", "--quiet", image]).stdin(Stdio::null()).status()?;
     ensure!(status.success(), "the image could not be fetched ({status})");

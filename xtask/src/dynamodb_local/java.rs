@@ -1,4 +1,4 @@
-//! DynamoDB Local on Java, with its jars fetched by Maven once and kept below the target folder.
+//! DynamoDB Local on Java. Maven fetches its jars once, into the target folder.
 
 use std::{
     ffi::OsString,
@@ -35,7 +35,7 @@ pub(super) fn durable(cache: &Path, folder: &Path, port: u16) -> Result<Command>
 
 fn server(jars: &Path, folder: &Path, port: u16, storage: &[OsString]) -> Command {
     let mut java = Command::new("java");
-    // The native SQLite is copied to the temporary folder, and would stay there for good.
+    // The native SQLite library is copied to the temporary folder and never deleted.
     java.arg(property("java.io.tmpdir", folder)).arg(property("java.library.path", jars));
     java.arg("-cp").arg(jars.join("*")).arg(MAIN_CLASS);
     java.args(storage).args(["-disableTelemetry", "-port"]).arg(port.to_string());
@@ -65,10 +65,10 @@ fn major_version(text: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// The folder with DynamoDB Local and everything it runs on, fetched if it is not there yet.
+/// Returns the folder with DynamoDB Local and its dependencies, and fetches it if it is missing.
 ///
-/// It gets its name when it is complete. A fetch that was broken off leaves nothing that looks like
-/// one, and two fetches at once do not disturb each other.
+/// The folder is renamed when it is complete. So an interrupted fetch is not used, and concurrent fetches
+/// do not conflict.
 fn jars(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(VERSION);
     if !folder.exists() {
@@ -84,7 +84,7 @@ fn jars(cache: &Path) -> Result<PathBuf> {
 
 fn take_name(partial: &Path, folder: &Path) -> Result<()> {
     match fs::rename(partial, folder) {
-        // Another run was quicker.
+        // Another process has fetched it.
         Err(_) if folder.exists() => Ok(fs::remove_dir_all(partial)?),
         other => other.context("the fetched folder could not be renamed"),
     }
@@ -92,7 +92,7 @@ fn take_name(partial: &Path, folder: &Path) -> Result<()> {
 
 fn fetch(folder: &Path) -> Result<()> {
     output_of("mvn", Command::new("mvn").arg("--version"))?;
-    println!("fetching DynamoDB Local {VERSION} by Maven, once");
+    println!("fetching DynamoDB Local {VERSION} with Maven, once");
     fs::create_dir_all(folder)?;
     let pom = folder.join("pom.xml");
     fs::write(&pom, POM)?;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_said_to_be_missing() {
+    fn a_missing_program_is_reported() {
         let error = output_of("no-such", &mut Command::new("no-such-program")).unwrap_err();
         assert_eq!(error.to_string(), "`no-such` is not on PATH");
     }

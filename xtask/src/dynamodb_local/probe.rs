@@ -1,4 +1,4 @@
-//! Requests over a plain socket: is something there, and make a table. They need no HTTP client.
+//! Requests over a plain socket, without an HTTP client.
 
 use std::{
     io::{self, Read, Write},
@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The first request to a cold server loads half of it.
+/// A limit for a request. The first one to a new server is slow.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to `endpoint`, if it takes one.
+/// Connects to `endpoint`.
 pub(super) fn connect(endpoint: &str) -> Result<TcpStream> {
     let (host, port) = host_and_port(endpoint)?;
     let addresses =
-        (host, port).to_socket_addrs().with_context(|| format!("`{host}` is no host"))?;
+        (host, port).to_socket_addrs().with_context(|| format!("`{host}` is not a host"))?;
     let mut last = None;
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
@@ -26,7 +26,7 @@ pub(super) fn connect(endpoint: &str) -> Result<TcpStream> {
         }
     }
     match last {
-        Some(error) => Err(error).with_context(|| format!("nothing answers at {host}:{port}")),
+        Some(error) => Err(error).with_context(|| format!("no server responds at {host}:{port}")),
         None => bail!("`{host}` has no address"),
     }
 }
@@ -42,7 +42,7 @@ fn host_and_port(endpoint: &str) -> Result<(&str, u16)> {
     let (host, port) = match authority.rsplit_once(':') {
         // The colons of a bare IPv6 address are inside its brackets.
         Some((host, port)) if !port.ends_with(']') => {
-            (host, port.parse().with_context(|| format!("`{port}` is no port"))?)
+            (host, port.parse().with_context(|| format!("`{port}` is not a port"))?)
         }
         _ => (authority, default_port),
     };
@@ -62,10 +62,10 @@ pub(super) fn lists_tables(port: u16) -> io::Result<()> {
     }
 }
 
-/// Has the DynamoDB at `endpoint` do an operation whose answer does not matter.
+/// Sends an operation whose response does not matter to `endpoint`.
 pub(super) fn perform(endpoint: &str, operation: &str, body: &Value) -> Result<()> {
     let answer = exchange(connect(endpoint)?, operation, &body.to_string())?;
-    ensure!(is_success(&answer), "{operation} of {body}: DynamoDB answered\n{answer}");
+    ensure!(is_success(&answer), "{operation} of {body}: DynamoDB responded\n{answer}");
     Ok(())
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_is_refused() {
+    fn an_invalid_endpoint_is_rejected() {
         for endpoint in ["127.0.0.1:8000", "ftp://host", "http://host:port", "http://host:99999"] {
             assert!(host_and_port(endpoint).is_err(), "{endpoint}");
         }

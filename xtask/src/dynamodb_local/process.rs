@@ -1,9 +1,9 @@
-//! A server as a child process: started, waited for, and stopped by its process id.
+//! A server as a child process, which is stopped by its process id.
 //!
-//! `Drop` does not run when we are killed. Where the system has `setpriv` (util-linux), the server
-//! is started through it with a parent-death signal: the kernel then ends the server whenever we
-//! end, for whatever reason. `setpriv` turns into the server, so that the process id stays its own.
-//! Elsewhere (macOS) only a signal to us alone leaves it running.
+//! `Drop` does not run when this process is killed. On systems with `setpriv` (util-linux) the server is
+//! therefore started with a parent-death signal: the kernel ends it when this process ends. `setpriv`
+//! executes the server, so the process id does not change. On other systems (macOS), killing only this
+//! process leaves the server running.
 
 use std::{
     fs::{self, File},
@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use super::probe;
 use crate::command::quiet;
 
-/// From the start to the first answer. 3 to 5 seconds are usual.
+/// The limit from the start to the first response. It usually takes 3 to 5 seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 const LOG: &str = "log";
@@ -28,13 +28,13 @@ const LOG_TAIL_LINES: usize = 20;
 pub(super) struct ServerProcess {
     child: Child,
     folder: PathBuf,
-    /// For what a kill of the child does not end: a container outlives its client.
+    /// Stops what outlives the child process, such as a container.
     stop: Option<Command>,
 }
 
 impl ServerProcess {
-    /// Starts `server` and returns once it answers at `port`. The folder is the server's alone: it
-    /// is made here and goes with the server.
+    /// Starts `server` and returns when it responds at `port`. The folder belongs to the server: it is
+    /// created here and deleted with the server.
     pub(super) fn start(
         server: &Command,
         stop: Option<Command>,
@@ -58,14 +58,14 @@ impl ServerProcess {
                 Ok(()) => return Ok(()),
                 Err(error) if start.elapsed() > START_TIMEOUT => {
                     let seconds = START_TIMEOUT.as_secs();
-                    return Err(error).with_context(|| format!("no answer within {seconds} s"));
+                    return Err(error).with_context(|| format!("no response within {seconds} s"));
                 }
                 Err(_) => thread::sleep(PAUSE),
             }
         }
     }
 
-    /// How it ended, if it is no longer running.
+    /// Its exit status, if it is no longer running.
     pub(super) fn early_end(&mut self) -> Option<String> {
         let end = match self.child.try_wait() {
             Ok(None) => return None,
@@ -92,8 +92,8 @@ impl Drop for ServerProcess {
         if let Some(stop) = &mut self.stop {
             let _ = quiet(stop);
         }
-        // Its data is in memory: there is nothing that a gentler end would save. None of these can
-        // be helped if it fails, and std does not signal a process id that was waited for already.
+        // Its data is in memory, so a graceful stop has no advantage. Errors are ignored, and std does not
+        // signal a process that was waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);

@@ -1,4 +1,4 @@
-//! Which files import each other, if only by way of others.
+//! Files that import each other, directly or indirectly.
 
 use petgraph::{
     algo::{astar, tarjan_scc},
@@ -9,10 +9,10 @@ use super::{imports::Imports, source::Path};
 
 type Graph<'a> = DiGraphMap<&'a Path, ()>;
 
-/// More files than two that each lead to each other.
+/// More than two files that all import each other, directly or indirectly.
 pub(super) struct Knot<'a> {
     pub(super) files: Vec<&'a Path>,
-    /// The shortest circle through each of its files; each circle once.
+    /// The shortest circle through each file, without repetitions.
     pub(super) circles: Vec<Vec<&'a Path>>,
 }
 
@@ -33,7 +33,7 @@ fn knot<'a>(graph: &Graph<'a>, mut files: Vec<&'a Path>) -> Knot<'a> {
     Knot { files, circles }
 }
 
-/// The shortest way from a file back to it, turned so that its first file comes first.
+/// The shortest circle from a file back to itself, starting with its first file in order.
 fn shortest<'a>(graph: &Graph<'a>, file: &'a Path) -> Option<Vec<&'a Path>> {
     let back = |next| astar(graph, next, |at| at == file, |_| 1, |_| 0);
     let (_, mut circle) = graph.neighbors(file).filter_map(back).min_by_key(|(steps, _)| *steps)?;

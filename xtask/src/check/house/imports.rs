@@ -1,4 +1,4 @@
-//! Which file imports which other one, by the lines that do it.
+//! The imports between files, with their lines.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ pub(super) type Imports = BTreeMap<Path, BTreeMap<Path, BTreeMap<usize, String>>
 /// Limit on chained re-exports. A longer chain is treated as a circle.
 const HOPS: usize = 16;
 
-/// What is re-exported is imported from where it is defined; a re-export itself imports nothing that its
-/// own file does not name.
+/// A re-exported item counts as imported from its definition. The re-export itself imports nothing, unless
+/// its own file uses the item.
 pub(super) fn imports(sources: &BTreeMap<Path, Source>) -> Imports {
     let house = House { sources };
     let of_one = |(module, source): (&Path, &Source)| {
@@ -37,12 +37,12 @@ struct House<'a> {
 }
 
 impl House<'_> {
-    /// The file that defines what is named there; none where it is another crate's.
+    /// Returns the file that defines the named item; `None` if another crate does.
     fn file_of(&self, module: &Path, named: &Named) -> Option<Path> {
         self.defined(&self.absolute(module, &named.within, &named.path, HOPS)?, HOPS)
     }
 
-    /// From the crate's root: by where it stands, by the file's own names, or by a module below it.
+    /// Resolves a path from the crate root: by its position, by the names of the file, or by a module below.
     fn absolute(
         &self,
         module: &Path,
@@ -87,7 +87,7 @@ impl House<'_> {
     }
 }
 
-/// `super::super::x`, from there.
+/// Resolves `super::super::x` from a module.
 fn climbed(within: &[String], path: &[String]) -> Path {
     let mut at = within.to_vec();
     for part in path {

@@ -1,4 +1,4 @@
-//! Reads one file: which paths its code names, and what its `use` lines give names to.
+//! Reads one file: the paths in its code, and the names that its `use` lines define.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ pub(super) type Path = Vec<String>;
 
 #[derive(Debug, Default)]
 pub(super) struct Source {
-    /// What `use` gives a name to; features can give one name to two.
+    /// The names that `use` defines. With features, one name can have two definitions.
     pub(super) names: Vec<Use>,
-    /// Paths of more than one part anywhere else.
+    /// Paths of more than one segment outside of `use`.
     pub(super) paths: Vec<Named>,
-    /// The names with which paths begin outside of `use`, and those that stand alone.
+    /// The first segments of paths outside of `use`, and single names.
     pub(super) used: BTreeSet<String>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Source {
 pub(super) struct Use {
     pub(super) name: String,
     pub(super) path: Named,
-    /// `pub` in whatever form: for others, unless the file names it as well.
+    /// Any form of `pub`: a re-export, unless the file uses the name itself.
     pub(super) public: bool,
 }
 
@@ -39,7 +39,7 @@ impl Source {
         let tokens: TokenStream = text
             .parse()
             .map_err(|error| anyhow::anyhow!("{error}"))
-            .with_context(|| format!("{} is no Rust", module.join("::")))?;
+            .with_context(|| format!("{} is not valid Rust", module.join("::")))?;
         let mut source = Self::default();
         source.walk(module, tokens);
         Ok(source)
@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// Takes what begins there; gives back of how many tokens it was.
+    /// Reads the item that starts at this token, and returns its number of tokens.
     fn step(&mut self, within: &[String], tokens: &[TokenTree], at: usize) -> usize {
         let rest = &tokens[at..];
         match &rest[0] {
@@ -164,7 +164,7 @@ impl Source {
     }
 }
 
-/// Not behind `.` or `::`; but `..` ends what stands before it.
+/// Whether a path can start here: not after `.` or `::`, but after `..`.
 fn begins(before: &[TokenTree]) -> bool {
     let twice = |wanted| {
         before.len() > 1 && before[before.len() - 2..].iter().all(|token| is_punct(token, wanted))
@@ -173,7 +173,7 @@ fn begins(before: &[TokenTree]) -> bool {
     !field && !twice(':')
 }
 
-/// The path with which the tokens begin, and how many of them it takes.
+/// Returns the path at the start of the tokens, and its number of tokens.
 fn written(tokens: &[TokenTree]) -> (Path, usize) {
     let mut path = vec![tokens[0].to_string()];
     let mut length = 1;
@@ -191,7 +191,7 @@ fn named(within: &[String], path: &[String], at: &TokenTree) -> Named {
     Named { within: within.to_vec(), path: path.to_vec(), line: at.span().start().line }
 }
 
-/// An attribute's length; with the item that it belongs to where that is for tests alone.
+/// Returns the length of an attribute, including its item if that is only for tests.
 fn attribute(rest: &[TokenTree]) -> usize {
     let open = rest.iter().position(|token| matches!(token, TokenTree::Group(_)));
     let Some(open) = open.filter(|open| *open <= 2) else { return 1 };
@@ -206,7 +206,7 @@ fn attribute(rest: &[TokenTree]) -> usize {
     rest.iter().position(ends).map_or(rest.len(), |end| end + 1)
 }
 
-/// The `(in crate::x)` of a visibility.
+/// Skips the `(in crate::x)` of a visibility.
 fn is_restriction(tokens: &[TokenTree], at: usize) -> bool {
     matches!(at.checked_sub(1).map(|before| &tokens[before]), Some(TokenTree::Ident(word)) if word == "pub")
 }
