@@ -69,11 +69,11 @@ impl Core {
     ) -> Result<Stored, Unplaced> {
         let Place { key, policy, rest, parts: plan } = place;
         let plan = plan.filter(|_| key.longest_part() <= self.table.schema.max_key_bytes());
-        let (owner, plain) = (plan.as_ref().map(|plan| &plan.owner), answer.body().len());
+        let (owner, body_bytes) = (plan.as_ref().map(|plan| &plan.owner), answer.body().len());
         let packed = pack(answer, rest, owner, self.coding.of(key), policy);
         let Packed { stored, parts } = packed.map_err(Unplaced::Unstorable)?;
         let beside = parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
-        signals::answer(key.operation(), plain, stored.bytes() + beside);
+        signals::answer(key.operation(), body_bytes, stored.bytes() + beside);
         let (Some(parts), Some(plan)) = (parts, plan) else { return Ok(stored) };
         if is_broken(FaultPoint::CompleteBeforeParts) {
             return Ok(stored);

@@ -201,11 +201,11 @@ fn render_outcome<B: From<Body>, V, E>(
 fn committed<B: From<Body>>(config: &Http, answer: Answer) -> Response<B> {
     match answer {
         Answer::Http(answer) => {
-            let restored = answer::restore(answer).map(|response| response.map(B::from));
-            restored.map(|response| AnsweredBy::Handler.mark(response)).unwrap_or_else(|| {
+            let Some(response) = answer::restore(answer) else {
                 let message = "the committed answer is not a response that HTTP can carry";
-                explain(config, &Error::new(ErrorKind::AnswerUnreadable, message))
-            })
+                return explain(config, &Error::new(ErrorKind::AnswerUnreadable, message));
+            };
+            AnsweredBy::Handler.mark(response.map(B::from))
         }
         other @ (Answer::Json(_) | Answer::Unavailable(_)) => replay(config, other),
     }

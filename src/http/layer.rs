@@ -228,8 +228,7 @@ where
                     ready(&mut inner).await?;
                     Ok(handler_transaction::transaction(&config, inner.call(request).await?).await)
                 };
-                let answered = exchange_transaction(&config, call, handler).await;
-                answered
+                exchange_transaction(&config, call, handler).await
             }
         }
     };

@@ -251,3 +251,20 @@ impl From<answer::Body> for Body {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_becomes_an_answer_and_a_body_again_without_a_copy() {
+        for body in [Body::Text("x".repeat(100)), Body::Binary(vec![0xff; 100])] {
+            let (kind, bytes) = (format!("{body:?}"), body.as_ref().as_ptr());
+            let answer = answer::Body::from(body);
+            // The stored answer shares the bytes until it is written.
+            drop(answer.clone());
+            let again = Body::from(answer);
+            assert_eq!((format!("{again:?}"), again.as_ref().as_ptr()), (kind, bytes));
+        }
+    }
+}
