@@ -1,8 +1,7 @@
 //! Events of AWS services.
 //!
-//! The types that records are read as are another crate's, and a panic in one makes its record
-//! unreadable, which is as it should be: so the hook that ends the process at any panic is taken
-//! away. One that is not caught still ends it.
+//! The types of records belong to another crate. A panic in one of them makes its record unreadable, as
+//! intended. So the hook that ends the process at any panic is removed. An uncaught panic still ends it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

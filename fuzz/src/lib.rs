@@ -1,8 +1,8 @@
-//! What the targets call: each function takes any bytes and must not panic. None stops at that: what
-//! can be read must be written again as the same thing.
+//! The functions of the targets. Each accepts any bytes and must not panic. A value that can be decoded
+//! must also be encoded again as the same value.
 //!
-//! The inputs in `corpus/` pass through them among the tests of the workspace too
-//! (`tests/suite/fuzz_corpus.rs`), without a fuzzer.
+//! The tests of the workspace run the inputs in `corpus/` too, without a fuzzer
+//! (`tests/suite/fuzz_corpus.rs`).
 
 mod messages;
 mod notation;
@@ -27,8 +27,8 @@ pub fn idempotency_key(value: &[u8]) {
     assert_eq!(find(quoted), Ok(Some(key)));
 }
 
-/// An item under a key of ours, as a record. A pending one that can be read is written again as the
-/// same version.
+/// Decodes an item under a key of the crate as a record. A pending record is encoded again as the same
+/// version.
 pub fn record(input: &[u8]) {
     match internals::record_reads_back(item(input)) {
         Ok(same) => assert!(same),
@@ -39,18 +39,18 @@ pub fn record(input: &[u8]) {
     }
 }
 
-/// A stored answer. One that can be read is written again as the same one, in the form that it had,
-/// and an HTTP answer is either no response at all or one that can be stored.
+/// Decodes a stored answer. It is encoded again as the same answer in the same form. An HTTP answer is
+/// either invalid as a response or can be stored.
 pub fn response(input: &[u8]) {
     assert_ne!(internals::answer_reads_back(value(input)), Some(false));
 }
 
-/// A JSON text. Its canonical spelling is the same value, and its own canonical spelling.
+/// The canonical form of a JSON text has the same value, and is its own canonical form.
 pub fn json(text: &[u8]) {
     let is_json =
         str::from_utf8(text).is_ok() && serde_json::from_slice::<IgnoredAny>(text).is_ok();
     let Some(spelled) = internals::canonical_json(text) else {
-        // It may be nested deeper than is followed.
+        // It may be nested too deeply.
         assert!(!is_json || text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() > 128);
         return;
     };

@@ -1,4 +1,4 @@
-//! Any bytes as an event and as a message, through consumers that keep no record.
+//! Any bytes as an event and as a message, with consumers that keep no records.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -16,15 +16,14 @@ use tokio::runtime::{Builder, Runtime};
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
 
-/// Switched off: what is searched is how events are read. A message without a key runs then.
+/// Switched off, because only the decoding of events is tested. A message without a key then runs.
 static IDEMPOTENCY: LazyLock<Idempotency> = LazyLock::new(|| {
     let config = Config::builder().behavior_version(BehaviorVersion::latest()).build();
     let builder = Idempotency::builder(Client::from_conf(config), "none").disabled();
     builder.build().expect("a configuration")
 });
 
-/// Any text as an event of each source. A message that is reported has a name, and a key that is found
-/// is one.
+/// Any text as an event of each source. A reported message has an id, and a found key is valid.
 pub fn event(input: &[u8]) {
     let Ok(event) = str::from_utf8(input).unwrap_or_default().parse::<JsonEvent>() else { return };
     each_rule(&event, |scope| IDEMPOTENCY.sqs(scope));
@@ -52,8 +51,8 @@ fn each_rule<R: Send + 'static>(event: &JsonEvent, consumer: impl Fn(&'static st
     }
 }
 
-/// Any bytes as a message's payload. As the body of an SQS message a text comes back letter for letter,
-/// and what is inside an envelope is found as it was put there.
+/// Any bytes as a message's payload. The text of an SQS message's body is returned unchanged, and so is the
+/// content of an envelope.
 pub fn message(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     let keyless = || IDEMPOTENCY.sqs("fuzz").missing_key(MissingKey::RunUnprotected);
@@ -72,7 +71,7 @@ pub fn message(input: &[u8]) {
     });
     let notification = notification.to_string();
     assert_eq!(payloads(keyless().envelope(Envelope::Sns), &notification), [input]);
-    // Whatever these come to, they come to an end.
+    // Any result is fine; these must only return.
     for envelope in [Envelope::Sns, Envelope::EventBridge] {
         payloads(keyless().envelope(envelope), text);
     }
@@ -85,7 +84,7 @@ pub fn message(input: &[u8]) {
 
 type Seen = (Option<String>, Vec<u8>);
 
-/// Key and payload of each message that a handler was given, and the answer to Lambda.
+/// Key and payload of each message that the handler received, and the response to Lambda.
 fn delivered<R: Send + 'static>(
     event: &JsonEvent,
     consumer: Consumer<R>,

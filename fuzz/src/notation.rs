@@ -1,7 +1,7 @@
-//! Bytes as an attribute value: a letter for the type, then a text to the end of its line.
+//! A notation of attribute values: a letter for the type, then text to the end of the line.
 //!
-//! Every input is some value, and what is cut off or doubled still is one, which is what a fuzzer
-//! needs; and a corpus file can be read:
+//! Every input is a value, even if it is truncated or duplicated, as a fuzzer needs. Corpus files are
+//! readable:
 //!
 //! ```text
 //! Mjson
@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-/// An input as an item.
+/// Decodes an input as an item.
 pub fn item(input: &[u8]) -> HashMap<String, AttributeValue> {
     Input { rest: input, depth: 0 }.item()
 }
 
-/// An input as a value.
+/// Decodes an input as a value.
 pub fn value(input: &[u8]) -> AttributeValue {
     Input { rest: input, depth: 0 }.value()
 }

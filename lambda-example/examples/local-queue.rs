@@ -1,5 +1,5 @@
-//! Feeds the consumer of payment events from a queue that does what SQS may do: messages come twice
-//! and in any order, producers send twice, and the function dies now and then.
+//! Feeds the consumer of payment events from a simulated SQS queue: messages arrive twice and in any
+//! order, producers send twice, and the function sometimes crashes.
 //!
 //! ```text
 //! cargo run -p lambda-example --example local-queue -- --seed 7 --payments 20
@@ -35,8 +35,8 @@ const USAGE: &str = "usage: cargo run -p lambda-example --example local-queue --
 
 /// The maximum number of messages per invocation.
 const BATCH: usize = 6;
-/// How long the messages of a dead function stay invisible: longer than its lease, plus the second
-/// to which DynamoDB's clock is read.
+/// How long the messages of a crashed function stay invisible: longer than its lease, plus the one-second
+/// precision of DynamoDB's clock.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_millis(4500);
 const LEASE: Duration = Duration::from_secs(3);
 /// How long after a failure a message is redelivered.
@@ -54,9 +54,9 @@ async fn main() -> ExitCode {
     }
 }
 
-/// `false` if a payment was not booked exactly once.
+/// Returns `false` if a payment was not booked exactly once.
 async fn run() -> Result<bool, Error> {
-    // Failures are this example's work: they are counted, and not shown one by one.
+    // This example provokes failures. They are counted and not printed.
     let log = std::env::var("RUST_LOG").unwrap_or_else(|_| "off".to_owned());
     tracing_subscriber::registry().with(fmt::layer()).with(log.parse::<Targets>()?).init();
     let Some(Arguments { seed, payments }) = arguments(std::env::args().skip(1))? else {
@@ -68,7 +68,7 @@ async fn run() -> Result<bool, Error> {
         .policy(|policy| policy.lease(Lease::Fixed(LEASE)))
         .build()?;
     idempotency.create_table().await?;
-    // A separate ledger for each run, since DynamoDB may outlive the run.
+    // A separate ledger for each run, because DynamoDB may outlive the run.
     let ledger = Ledger::new(client, format!("ledger-{}", unique()?));
     ledger.create_table().await?;
 
@@ -84,7 +84,7 @@ struct Arguments {
     payments: u64,
 }
 
-/// `None` when it is help that was asked for.
+/// Returns `None` for `--help`.
 fn arguments(mut given: impl Iterator<Item = String>) -> Result<Option<Arguments>, Error> {
     let mut arguments = Arguments { seed: 1, payments: 12 };
     while let Some(name) = given.next() {
@@ -123,7 +123,7 @@ fn unique() -> Result<u64, Error> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// What happens by the seed: splitmix64.
+/// Random numbers from the seed: splitmix64.
 struct Chance(u64);
 
 impl Chance {
@@ -147,20 +147,20 @@ struct Sent {
     body: String,
 }
 
-/// What SQS holds.
+/// The messages in the queue.
 struct Queue {
     visible: VecDeque<Sent>,
-    /// Failed, or behind a function that died, until then.
+    /// Messages that are invisible until a time, because they failed or their function crashed.
     invisible: Vec<(Instant, Vec<Sent>)>,
     sent: usize,
     payments: BTreeMap<String, i64>,
 }
 
 impl Queue {
-    /// Each payment is sent, some by a producer whose own call timed out, and so twice.
+    /// Sends each payment. A producer whose call timed out sends it twice.
     fn sent(payments: u64, chance: &mut Chance) -> Result<Self, Error> {
         let (mut visible, mut amounts) = (VecDeque::new(), BTreeMap::new());
-        // The keys of an earlier run on the same table are other payments.
+        // An earlier run on the same table has other keys.
         let run = unique()?;
         for number in 1..=payments {
             let (payment, amount) = (format!("pay-{number:03}"), 100 + 25 * (number % 9));
@@ -187,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// The next batch, in no order.
+    /// Returns the next batch, in random order.
     fn receive(&mut self, chance: &mut Chance) -> Result<Vec<Sent>, Error> {
         let mut batch = Vec::new();
         while batch.len() < BATCH && !self.visible.is_empty() {
@@ -206,10 +206,10 @@ struct Tally {
     runs: usize,
 }
 
-/// Instructions for the handler, and what it has done.
+/// Instructions for the handler, and its results.
 #[derive(Default)]
 struct Stage {
-    /// The payment at which the function dies, and whether that is booked by then.
+    /// The payment at which the function crashes, and whether it is booked before the crash.
     dies_at: Mutex<Option<(String, bool)>>,
     died: Notify,
     ran: Mutex<Vec<String>>,
@@ -238,7 +238,7 @@ async fn deliver_all(
                 Some((_, true)) | None => book(ledger, message, execution).await,
             };
             if dies.is_some() {
-                // The rest of the batch is in flight and dies too.
+                // The rest of the batch is in flight and is lost too.
                 stage.died.notify_one();
                 std::future::pending::<()>().await;
             }
@@ -279,7 +279,7 @@ fn or_none(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(" ") }
 }
 
-/// Redelivers the messages that the answer reports, and now and then others.
+/// Redelivers the messages that the response reports, and sometimes other messages.
 fn settle(
     queue: &mut Queue,
     batch: &[Sent],
@@ -301,7 +301,7 @@ fn settle(
     again
 }
 
-/// One invocation of the function; `None` if it dies.
+/// Invokes the function; `None` if it crashes.
 async fn invoke<S>(
     service: &S,
     stage: &Stage,
@@ -324,7 +324,7 @@ where
     }
 }
 
-/// A message as SQS sends it to a function.
+/// Returns a message in the form in which SQS sends it.
 fn record(sent: &Sent) -> Value {
     json!({
         "messageId": sent.id,
@@ -338,7 +338,7 @@ fn record(sent: &Sent) -> Value {
     })
 }
 
-/// Holds what was booked against what was sent.
+/// Compares the bookings with the payments that were sent.
 async fn report(
     payments: u64,
     queue: &Queue,

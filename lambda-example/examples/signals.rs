@@ -1,13 +1,13 @@
-//! Where the crate's signals can go: metrics to `CloudWatch`, as its embedded metric format on standard
-//! output; spans to OpenTelemetry, here printed.
+//! Exports the crate's signals: metrics to `CloudWatch`, in its embedded metric format on standard output,
+//! and spans to OpenTelemetry, which are printed here.
 //!
 //! ```text
 //! cargo run -p lambda-example --example signals -- emf
 //! cargo run -p lambda-example --example signals -- opentelemetry
 //! ```
 //!
-//! A first call, a replay and a mismatch, on an embedded DynamoDB. In a Lambda function the collector
-//! is flushed after each invocation, and the exporter is one that sends (OTLP).
+//! Makes a first call, a replay and a mismatch, on an embedded DynamoDB. In a Lambda function, flush the
+//! collector after each invocation, and use an exporter that sends (OTLP).
 
 use std::process::ExitCode;
 

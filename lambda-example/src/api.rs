@@ -16,9 +16,9 @@ use crate::charges;
 use crate::payments::{Payment, Payments};
 use crate::transfers;
 
-/// Whose keys those of payments and charges are; their tenants are below it.
+/// The scope of payments and charges. Their tenants are below it.
 pub const PAYMENTS_SCOPE: &str = "payments";
-/// Whose keys those of transfers are.
+/// The scope of transfers.
 pub const TRANSFERS_SCOPE: &str = "transfers";
 
 /// The handler, made idempotent: the same for Lambda and for the local server.
@@ -76,7 +76,7 @@ async fn handle(payments: Payments, request: Request) -> Result<LambdaResponse, 
     response.map(LambdaResponse::from)
 }
 
-/// The route, or a payment's id; with or without the stage that API Gateway puts before it.
+/// Returns the route, or a payment's id, without the stage that API Gateway may put before it.
 fn route(path: &str) -> Option<&str> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments[..] {
@@ -100,10 +100,10 @@ async fn create(payments: &Payments, parts: &Parts, body: &Body) -> Result<Respo
             let location = format!("/payments/{}", payment.id);
             let mut response = reply(StatusCode::CREATED, &payment.to_json())?;
             response.headers_mut().insert(LOCATION, location.parse()?);
-            // The client's visits: of this message, not of the payment, so that no replay has it.
+            // The client's visits belong to this response, not to the payment, so no replay has them.
             let visits = visits(&parts.headers) + 1;
             response.headers_mut().insert(SET_COOKIE, format!("visits={visits}").parse()?);
-            // The payment and the answer, or neither: a process that dies here has paid nothing.
+            // Writes the payment and the answer, or neither. A process that crashes here has paid nothing.
             let execution = parts.extensions.get::<Execution>().ok_or("a payment needs a key")?;
             execution.commit_response(&response, [payments.booking(&payment)?]).await?;
             Ok(response)
@@ -140,7 +140,7 @@ async fn show(payments: &Payments, parts: &Parts, id: &str) -> Result<Response<B
     }
 }
 
-/// Refuses a request that has changed nothing: its idempotency key stays free.
+/// Rejects a request that has changed nothing. Its idempotency key stays free.
 fn refuse(parts: &Parts, status: StatusCode, code: &str) -> Result<Response<Body>, Error> {
     if let Some(execution) = parts.extensions.get::<Execution>() {
         execution.discard();
@@ -156,7 +156,7 @@ pub(crate) fn reply(status: StatusCode, body: &Value) -> Result<Response<Body>, 
     Ok(response)
 }
 
-/// Whose payments: the same hash that keeps the idempotency keys apart.
+/// The tenant of the payments: the same hash that separates the idempotency keys.
 pub(crate) fn tenant(parts: &Parts) -> String {
     match header_sha256("x-api-key")(parts) {
         Tenant::Known(tenant) => tenant,

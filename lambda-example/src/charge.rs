@@ -1,4 +1,4 @@
-//! What a client may ask for, and the card network that answers it.
+//! The requests of clients, and the card network.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lambda_http::http::StatusCode;
 use lambda_http::{Body, Error};
 use serde_json::Value;
 
-/// A request that was found right.
+/// A valid request.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// In the currency's smallest unit.
@@ -21,14 +21,14 @@ pub(crate) struct Order {
 pub(crate) enum Source {
     Visa,
     Slow,
-    /// There is no answer.
+    /// The card network does not respond.
     Stuck,
     Declined,
     ProcessingError,
     Crash,
 }
 
-/// Why a request is refused before anything happens.
+/// Why a request is rejected before anything happens.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
@@ -70,14 +70,14 @@ impl Order {
     }
 }
 
-/// The card network's word.
+/// The card network's decision.
 #[derive(Debug)]
 pub(crate) enum Charge {
     Succeeded,
     Failed { status: StatusCode, code: &'static str, attempt_id: String },
 }
 
-/// Asks the card network; here, a table of test tokens.
+/// Calls the card network, here a table of test tokens.
 #[expect(clippy::panic, reason = "tok_crash shows what a panicking handler leaves behind")]
 pub(crate) async fn charge(order: &Order) -> Result<Charge, Error> {
     let (status, code) = match order.source {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_input_is_refused_with_its_reason() {
+    fn bad_input_is_rejected_with_the_reason() {
         for (body, status, code) in [
             ("", 400, "body_is_not_a_json_object"),
             ("[]", 400, "body_is_not_a_json_object"),

@@ -1,8 +1,8 @@
-//! `POST /charges`: an effect in another company's system, outside our transactions.
+//! `POST /charges`: an effect in another company's system, outside of DynamoDB transactions.
 //!
-//! The card network is an API that honors idempotency keys; here, items in the table of payments. A
-//! charge is made in a step, with a derived key, and looked up under that key after the function
-//! that made it died. Each of the three closes a gap that the others leave.
+//! The card network is an API that honors idempotency keys, here items in the table of payments. A charge is
+//! made in a step, with a derived key, and a hook looks it up under that key if the function crashed. Each
+//! of the three closes a gap of the other two.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::charge::{Order, Source, random_id};
 
-/// The label of the derived key: part of what the network remembers, so it never changes.
+/// The label of the derived key. The network stores keys that contain it, so it must not change.
 const LABEL: &str = "charge";
 
 /// A charge as returned by the network.
@@ -78,7 +78,7 @@ impl Network {
         Ok(charge)
     }
 
-    /// The charge that was made with a key, if one was.
+    /// Returns the charge that was made with a key, if any.
     async fn find(&self, key: &str) -> Result<Option<NetworkCharge>, Error> {
         let get = self
             .client
@@ -91,7 +91,7 @@ impl Network {
     }
 }
 
-/// Charges an order; `tok_crash` panics in the first attempt, once the charge is made.
+/// Charges an order. `tok_crash` panics in the first attempt, after the charge.
 pub(crate) async fn create(
     network: &Network,
     execution: &Execution,
@@ -104,8 +104,8 @@ pub(crate) async fn create(
     Ok(answer(&charge)?.map(Body::from))
 }
 
-/// Decides how to continue a request whose function died. For routes other than `/charges` the
-/// network has no charge, so the request runs again as it would without this hook.
+/// Decides how to continue a request whose function crashed. For routes other than `/charges` the network
+/// has no charge, so the request runs again as without this hook.
 pub(crate) async fn reconcile<B: From<String>>(
     network: Network,
     abandoned: Abandoned,
@@ -117,7 +117,7 @@ pub(crate) async fn reconcile<B: From<String>>(
     })
 }
 
-/// The same for who made the charge and for who found it.
+/// The response, equal for the request that made the charge and for the one that found it.
 fn answer(charge: &NetworkCharge) -> Result<Response<String>, Error> {
     let (status, body) = if charge.status == "succeeded" {
         let NetworkCharge { charge: id, amount, currency, status, .. } = charge;

@@ -1,4 +1,4 @@
-//! Tables of the business.
+//! The tables of the application.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::{
 };
 use lambda_http::Error;
 
-/// Creates a table with this partition key and the sort key `id`, where there is none.
+/// Creates a table with this partition key and the sort key `id`, if it does not exist.
 pub(crate) async fn create_table(
     client: &Client,
     table: &str,

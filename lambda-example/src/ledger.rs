@@ -1,4 +1,4 @@
-//! The ledger of payment events: one entry a booking.
+//! The ledger of payment events, with one entry for each booking.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::Put;
@@ -12,7 +12,7 @@ use crate::payment_events::PaymentEvent;
 /// One booking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Whose balance it changes.
+    /// The account whose balance it changes.
     pub account: String,
     id: String,
     /// The payment that it books.
@@ -34,7 +34,7 @@ impl Ledger {
         Self { client, table: table.into() }
     }
 
-    /// The write that books an event. Each booking is a separate entry, so the ledger would show a
+    /// Returns the write that books an event. Each booking is a separate entry, so the ledger would show a
     /// duplicate.
     pub(crate) fn booking(&self, event: &PaymentEvent) -> Result<Put, Error> {
         let entry = Entry {
@@ -47,10 +47,10 @@ impl Ledger {
         Ok(Put::builder().table_name(&self.table).set_item(Some(item)).build()?)
     }
 
-    /// All entries, in no order.
+    /// Returns all entries, in no order.
     ///
     /// # Errors
-    /// What DynamoDB says.
+    /// If DynamoDB returns an error.
     pub async fn entries(&self) -> Result<Vec<Entry>, Error> {
         let scan = self.client.scan().table_name(&self.table).consistent_read(true);
         let mut pages = scan.into_paginator().items().send();
@@ -61,10 +61,10 @@ impl Ledger {
         Ok(entries)
     }
 
-    /// Creates the table where there is none.
+    /// Creates the table if it does not exist.
     ///
     /// # Errors
-    /// What DynamoDB says.
+    /// If DynamoDB returns an error.
     pub async fn create_table(&self) -> Result<(), Error> {
         create_table(&self.client, &self.table, "account").await
     }

@@ -15,13 +15,13 @@
 //! | `GET /healthz` | 200 |
 //!
 //! A payment is committed with its answer in one DynamoDB transaction, and a transfer is one
-//! transaction and nothing else: neither happens twice or half, wherever the process dies. (What the
-//! card network did is another matter; here it only gives its word.)
+//! transaction and nothing else: neither happens twice or partly, wherever the process crashes. (The card
+//! network has no effect here.)
 //!
-//! What the card network would say is decided by the `source`: `tok_visa` succeeds, `tok_slow` after
-//! 1.5 s, `tok_stuck` never, `tok_declined` is refused for good (402), `tok_processing_error` may be tried again (503),
-//! and `tok_crash` makes the handler panic; that of `/charges` in its first attempt only, and the next
-//! one finds the charge made.
+//! The `source` determines the card network's decision: `tok_visa` succeeds, `tok_slow` after 1.5 s,
+//! `tok_stuck` never, `tok_declined` is declined (402), `tok_processing_error` may be retried (503), and
+//! `tok_crash` makes the handler panic. The handler of `/charges` panics only in its first attempt, and the
+//! next one finds the charge.
 //!
 //! # The consumer
 //!

@@ -1,4 +1,4 @@
-//! What a function writes to its log, by Lambda's advanced logging controls.
+//! The log of a function, configured by Lambda's advanced logging controls.
 
 use std::{env, io};
 
@@ -7,12 +7,12 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Writes the log from now on: as JSON if `AWS_LAMBDA_LOG_FORMAT` says so, and from the level in
-/// `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG` on, or from INFO.
+/// Starts the log: as JSON if `AWS_LAMBDA_LOG_FORMAT` is set to it, from the level in
+/// `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG`, or from INFO.
 ///
-/// `lambda_http::tracing::init_default_subscriber` does so too, and takes directives for single
-/// targets, for which it brings an engine for regular expressions: see `docs/benchmarks.md` for what
-/// that adds to a function. For the same reason DEBUG and TRACE are not compiled into a release
+/// `lambda_http::tracing::init_default_subscriber` does this too. It also accepts directives for single
+/// targets, for which it needs a regular expression engine: see `docs/benchmarks.md` for its size in a
+/// function. For the same reason DEBUG and TRACE are not compiled into a release
 /// (`release_max_level_info` in `Cargo.toml`).
 pub fn write_logs() {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
@@ -21,7 +21,7 @@ pub fn write_logs() {
     logs(format.as_deref(), level.as_deref(), io::stdout).init();
 }
 
-/// A log in this format and from this level. Each line has its target, so that an alarm can
+/// Creates a log in this format and from this level. Each line has its target, so that an alarm can
 /// distinguish the crate's errors from the handler's, and no colors.
 pub fn logs<W>(
     format: Option<&str>,
@@ -45,7 +45,7 @@ where
 
 fn level_of(name: Option<&str>) -> LevelFilter {
     match name {
-        // Of Lambda's levels the only one that `tracing` does not have.
+        // The only one of Lambda's levels that `tracing` does not have.
         Some(name) if name.eq_ignore_ascii_case("fatal") => LevelFilter::ERROR,
         name => name.and_then(|name| name.parse().ok()).unwrap_or(LevelFilter::INFO),
     }

@@ -1,4 +1,4 @@
-//! A consumer of payment events: each one is booked into the ledger.
+//! A consumer of payment events, which books each one into the ledger.
 
 use std::time::Duration;
 
@@ -14,30 +14,30 @@ use crate::ledger::Ledger;
 /// The body of a message.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PaymentEvent {
-    /// Its key: a producer that sends an event again names the same payment.
+    /// The key: a producer that sends an event again names the same payment.
     pub(crate) payment: String,
     pub(crate) account: String,
     pub(crate) amount: i64,
 }
 
-/// Longer than a message can live: 14 days at most in the queue, and as long again in its dead-letter
-/// queue, from which it may be sent back.
+/// Longer than a message can live: at most 14 days in the queue, and again in its dead-letter queue, from
+/// which it may be sent back.
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Whose keys those of payment events are.
+/// The scope of payment events.
 pub const PAYMENT_EVENTS_SCOPE: &str = "payment-events";
 
-/// How the queue is consumed: the key is the payment that the body names.
+/// The consumer of the queue. The key is the payment in the body.
 pub fn payment_events(idempotency: &Idempotency) -> Consumer<SqsMessage> {
     let consumer = idempotency.sqs(PAYMENT_EVENTS_SCOPE).key(MessageKey::json("/payment"));
     consumer.policy(|policy| policy.retention(RETENTION))
 }
 
-/// Books the event of a message: in one transaction with the record that says so, so that it is
-/// booked once, wherever the function dies.
+/// Books the event of a message in one transaction with its record, so that it is booked once, wherever
+/// the function crashes.
 ///
 /// # Errors
-/// When the message is no payment event, or the booking cannot be committed.
+/// If the message is not a payment event, or the booking cannot be committed.
 pub async fn book(
     ledger: Ledger,
     message: Message<SqsMessage>,

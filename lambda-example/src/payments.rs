@@ -1,4 +1,4 @@
-//! The ledger: one item a payment.
+//! The ledger, with one item for each payment.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -67,12 +67,12 @@ impl Payments {
         Self { client, table: table.into() }
     }
 
-    /// The card network keeps its charges here too.
+    /// Returns the card network, whose charges are in this table too.
     pub(crate) fn network(&self) -> Network {
         Network::new(self.client.clone(), self.table.clone())
     }
 
-    /// The write of a new payment, to be committed with its answer.
+    /// Returns the write of a new payment, which is committed with its answer.
     pub(crate) fn booking(&self, payment: &Payment) -> Result<TransactWriteItem, Error> {
         let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
         let put = Put::builder()
@@ -96,7 +96,7 @@ impl Payments {
         Ok(found.item.map(serde_dynamo::from_item).transpose()?)
     }
 
-    /// A tenant's payments, the oldest first.
+    /// Returns a tenant's payments, the oldest first.
     pub(crate) async fn of(&self, tenant: &str) -> Result<Vec<Payment>, Error> {
         let mut pages = self
             .client
@@ -116,10 +116,10 @@ impl Payments {
         Ok(payments)
     }
 
-    /// Creates the table where there is none.
+    /// Creates the table if it does not exist.
     ///
     /// # Errors
-    /// What DynamoDB says.
+    /// If DynamoDB returns an error.
     pub async fn create_table(&self) -> Result<(), Error> {
         create_table(&self.client, &self.table, "tenant").await
     }

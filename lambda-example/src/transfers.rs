@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::api::{reply, tenant};
 use crate::payments::Payments;
 
-/// What a new account holds.
+/// The balance of a new account.
 const OPENING_BALANCE: u64 = 10_000;
 
-/// A request that was found right.
+/// A valid request.
 #[derive(Debug, PartialEq, Eq)]
 struct Transfer {
     from: String,

@@ -180,7 +180,7 @@ impl State {
         {
             let mut next = self.clone();
             next.store.record = None;
-            next.ledger.begin_anew();
+            next.ledger.reset();
             emit(Step::of_all("expire", None), next);
         }
     }

@@ -29,7 +29,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// The record was deleted, with everything that it kept.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Self { applied: self.applied, ..Self::default() };
     }
 
@@ -45,7 +45,7 @@ impl State {
         let Some(after) = self.store.record.clone() else { return };
         if let Some(before) = before {
             if before.header.is_past_retention(now) && before.live_owner(now).is_none() {
-                self.ledger.begin_anew();
+                self.ledger.reset();
             } else {
                 self.check_change(row, seat, before, &after);
             }

@@ -1,7 +1,7 @@
 //! Broken rules: proof that the search notices.
 //!
 //! The machines have no switches. `sabotage.patch` adds them to a copy of the crate, in which this
-//! program is built once more and searches for each broken rule. A patch that no longer applies fails
+//! program is built again and searches for each broken rule. A patch that no longer applies fails
 //! the run: fix it together with the change that moved the code.
 
 use std::cell::Cell;

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_asked_for_again_makes_room() {
+    fn an_entry_without_further_reads_is_evicted() {
         let kit = kit(4 * (ENTRY_BYTES + 1 + 1000));
         for pk in ["a", "b", "c", "d"] {
             kit.keep(pk, 1000);

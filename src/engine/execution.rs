@@ -190,8 +190,8 @@ impl Execution {
     }
 
     /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
-    /// is [`Outage::Open`](crate::policy::Outage::Open), for a message without a key that runs all the
-    /// same, and if idempotency is [switched off](crate::Builder::disabled).
+    /// is [`Outage::Open`](crate::policy::Outage::Open), for a message that runs without a
+    /// key, and if idempotency is [switched off](crate::Builder::disabled).
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
@@ -271,8 +271,8 @@ impl fmt::Debug for Execution {
 }
 
 impl Execution {
-    /// Under a lease that is right; without a window no record protects it. A write of its own may be in
-    /// the table all the same; steps that were seen in a record are done, whoever owns that.
+    /// Creates an execution under a correct lease. Without a window, no record protects it; one of its writes
+    /// may still be in the table. Steps that were read from a record are done, whichever call owns it.
     pub(crate) fn new(
         core: &Arc<Core>,
         call: CallContext,

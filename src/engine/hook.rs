@@ -73,8 +73,8 @@ pub enum Reconciled<T, E> {
     Failed(E),
     /// Its effect does not exist: run it again, from the first step that is not done.
     Execute,
-    /// Nobody can tell: the call gets [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), and the
-    /// record stays as it is.
+    /// It is unknown whether its effect exists: the call gets
+    /// [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), and the record does not change.
     Refuse,
 }
 

@@ -166,8 +166,8 @@ impl Core {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
             }
             parts.push(part);
-            // The last ones, which may all be here at once, wait for each other: while they are on their
-            // way, they take as much memory as what they come to.
+            // The last parts may all arrive at once, so they wait for each other: while they are in flight,
+            // they take as much memory as the result.
             if waiting.is_empty() {
                 continue;
             }

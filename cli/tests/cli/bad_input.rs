@@ -35,7 +35,7 @@ async fn other_keys_than_the_schemas() {
         assert!(ended.error(1).contains("TableSchema"), "{ended:?}");
     }
     let create = store.run(&["create-table"]).await;
-    assert!(create.error(1).contains("other keys"), "{create:?}");
+    assert!(create.error(1).contains("not those of the TableSchema"), "{create:?}");
     assert_eq!(store.items().await.len(), 1);
 }
 
@@ -266,12 +266,12 @@ async fn what_is_no_tables_name_is_called_that() {
 }
 
 #[tokio::test]
-async fn what_is_no_scope_or_no_key_is_said() {
+async fn an_invalid_scope_or_key_is_reported() {
     let store = Store::open().await;
     for (scope, key, message) in [
-        ("payments#1", "k", "is no scope"),
-        ("", "k", "is no scope"),
-        ("100%", "k", "is no scope"),
+        ("payments#1", "k", "is not an encoded scope"),
+        ("", "k", "is not an encoded scope"),
+        ("100%", "k", "is not an encoded scope"),
         ("payments", "", "key is empty"),
         ("payments", &"k".repeat(3_000), "2048"),
     ] {
@@ -279,5 +279,5 @@ async fn what_is_no_scope_or_no_key_is_said() {
         assert!(ended.error(2).contains(message), "{ended:?}");
     }
     let doctor = store.run(&["doctor", "--scope", "a#b"]).await;
-    assert!(doctor.error(2).contains("is no scope"), "{doctor:?}");
+    assert!(doctor.error(2).contains("is not an encoded scope"), "{doctor:?}");
 }

@@ -34,11 +34,11 @@ async fn the_table_that_create_table_makes_is_well() {
         "clock",
     ];
     for subject in well {
-        assert_eq!(of(&findings, subject)["verdict"], "ok", "{findings}");
+        assert_eq!(of(&findings, subject)["severity"], "ok", "{findings}");
     }
     // No engine for tests protects its tables, or backs them up.
     for subject in ["deletion protection", "backups"] {
-        assert_eq!(of(&findings, subject)["verdict"], "warning", "{findings}");
+        assert_eq!(of(&findings, subject)["severity"], "warning", "{findings}");
         assert!(of(&findings, subject)["detail"].is_string());
     }
     assert_eq!(store.items().await, []);
@@ -54,7 +54,7 @@ async fn the_table_that_create_table_makes_is_well() {
 async fn missing_scopes_are_reported() {
     let store = Store::open().await;
     let findings = store.json(&["doctor"]).await;
-    assert_eq!(of(&findings, "records")["verdict"], "warning");
+    assert_eq!(of(&findings, "records")["severity"], "warning");
 }
 
 /// A wrong partition key is an error with a fix, and the other findings are still reported.
@@ -65,12 +65,12 @@ async fn a_wrong_table_is_an_error_for_pipelines() {
     assert_eq!(sick.code, 1, "{sick:?}");
     let findings = sick.json();
     let keys = of(&findings, "keys");
-    assert_eq!(keys["verdict"], "error");
+    assert_eq!(keys["severity"], "error");
     assert!(keys["detail"].as_str().unwrap().contains("`id` (HASH, S)"), "{keys}");
     assert!(keys["fix"].as_str().unwrap().contains("TableSchema"), "{keys}");
-    assert_eq!(of(&findings, "billing")["verdict"], "ok");
+    assert_eq!(of(&findings, "billing")["severity"], "ok");
     let right = store.json(&["doctor", "--partition-key", "id"]).await;
-    assert_eq!(of(&right, "keys")["verdict"], "ok");
+    assert_eq!(of(&right, "keys")["severity"], "ok");
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn an_unreachable_endpoint_fails_a_pipeline() {
     let store = Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
     let sick = store.run(&["--json", "doctor"]).await;
     assert_eq!(sick.code, 1, "{sick:?}");
-    assert_eq!(of(&sick.json(), "connection")["verdict"], "error");
+    assert_eq!(of(&sick.json(), "connection")["severity"], "error");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn settings_that_cost_requests_are_warnings() {
     let findings = store.json(&["doctor"]).await;
     for (subject, word) in [("billing", "provisioned"), ("time to live", "is off")] {
         let finding = of(&findings, subject);
-        assert_eq!(finding["verdict"], "warning", "{finding}");
+        assert_eq!(finding["severity"], "warning", "{finding}");
         assert!(finding["detail"].as_str().unwrap().contains(word), "{finding}");
     }
 }

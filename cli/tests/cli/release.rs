@@ -245,7 +245,7 @@ async fn a_release_whose_response_is_lost_leaves_its_audit_lines() {
     assert_eq!(lost.code, 6, "{lost:?}");
     let (log, error) = lost.err.trim_end().rsplit_once('\n').expect("lines and an error");
     assert_eq!(outcomes(log), ["intended", "unknown"], "{lost:?}");
-    assert!(error.starts_with("error: ") && error.contains("look again"), "{error}");
+    assert!(error.starts_with("error: ") && error.contains("read it again"), "{error}");
     assert!(store.is_released("payments#k").await);
 }
 

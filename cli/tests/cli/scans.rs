@@ -123,7 +123,7 @@ async fn a_scan_that_was_limited_goes_on() {
 }
 
 #[tokio::test]
-async fn a_scope_has_what_is_below_it_and_nothing_beside_it() {
+async fn a_scope_includes_the_scopes_below_it_only() {
     for schema in
         [TableSchema::default(), TableSchema::default().composite_key("pk", "IDEMPOTENCY", "SK")]
     {
@@ -155,7 +155,7 @@ async fn a_scope_has_what_is_below_it_and_nothing_beside_it() {
         assert_eq!(operations.keys().collect::<Vec<_>>(), ["refunds"]);
     }
     let wrong = Store::open().await.run(&["stuck", "--scope", "a#b"]).await;
-    assert!(wrong.error(2).contains("is no scope"), "{wrong:?}");
+    assert!(wrong.error(2).contains("is not an encoded scope"), "{wrong:?}");
 }
 
 #[tokio::test]

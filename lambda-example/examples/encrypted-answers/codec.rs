@@ -1,4 +1,4 @@
-//! Encrypts answers by AES-256-GCM, with ring, which the crate's HTTPS client already depends on.
+//! Encrypts answers with AES-256-GCM, with ring, which the crate's HTTPS client already depends on.
 //!
 //! ```text
 //! key id     4 bytes     selects the key
@@ -22,19 +22,19 @@ const ID_LEN: usize = 4;
 /// The keys of one function, fetched when it starts: the data keys that AWS KMS has decrypted, or a
 /// secret of Secrets Manager.
 pub(crate) struct AesGcm {
-    /// By which answers are encrypted; the others are only for reading.
+    /// The id of the key that encrypts. The other keys only decrypt.
     current: u32,
     keys: HashMap<u32, LessSafeKey>,
 }
 
 impl AesGcm {
-    /// Encrypts by the key with the id `current`, and decrypts by whichever of `keys` an answer names.
+    /// Encrypts with the key `current`, and decrypts with the key that an answer names.
     ///
-    /// To rotate: first give the new key to all instances as one to read by, then make it the current
-    /// one; drop the old one once the retention of its last answer is over.
+    /// To rotate: first deploy the new key to all instances for decryption, then make it the current one.
+    /// Remove the old key when the retention of its last answer is over.
     ///
     /// # Errors
-    /// Where no key has the id `current`.
+    /// If no key has the id `current`.
     pub(crate) fn new(
         current: u32,
         keys: impl IntoIterator<Item = (u32, [u8; 32])>,
@@ -93,7 +93,7 @@ fn no_key(id: u32) -> CodecError {
     format!("there is no key with the id {id}").into()
 }
 
-/// Neither keys nor how many.
+/// Shows neither the keys nor their number.
 impl fmt::Debug for AesGcm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AesGcm").field("current", &self.current).finish_non_exhaustive()

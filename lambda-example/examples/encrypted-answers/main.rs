@@ -1,4 +1,4 @@
-//! Answers that are encrypted in the table: what is stored of a first call, and what its repeat gets.
+//! Encrypts the answers in the table. Prints what a call stores and what its repeat gets.
 //!
 //! ```text
 //! cargo run -p lambda-example --example encrypted-answers
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Error> {
         println!("the {call} call: {outcome:?}");
     }
 
-    // A program without the codec, such as the command line, sees only that there is an answer.
+    // A program without the codec, such as the command line, sees only that an answer exists.
     let admin = sandbox.idempotency();
     let record = admin.admin().record(&"charge".into(), "order-42", KeyForm::Verbatim).await?;
     println!("in the table: {:?}", record.map(|record| record.state));

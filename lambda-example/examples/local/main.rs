@@ -4,10 +4,9 @@
 //! cargo run -p lambda-example --example local -- --port 3000
 //! ```
 //!
-//! `GET /` is a playground: requests to send, and the records and the ledger as they change.
+//! `GET /` is a playground that sends requests and shows the records and the ledger.
 //!
-//! `DYNAMODB_ENDPOINT` points it at another DynamoDB, such as DynamoDB Local; `--port 0` takes a
-//! free port.
+//! `DYNAMODB_ENDPOINT` selects another DynamoDB, such as DynamoDB Local. `--port 0` selects a free port.
 
 mod playground;
 
@@ -43,13 +42,13 @@ const USAGE: &str = "usage: cargo run -p lambda-example --example local -- [--po
 /// Lambda's own limit for a request.
 const MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
-/// How often a request that is to crash is looked at.
+/// How often a request that should crash is checked.
 const GLANCE: Duration = Duration::from_millis(25);
 
 const RECORDS: &str = "idempotency";
 const PAYMENTS: &str = "payments";
 
-/// The handler, and the requests that it is at work on.
+/// The handler, and the requests in progress.
 #[derive(Clone)]
 struct Local {
     handler: Handler,
@@ -71,7 +70,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Error> {
-    // The engine warns of every condition that fails; here, failing is their work.
+    // The engine warns about every failed condition, which are normal here.
     let log = std::env::var("RUST_LOG").unwrap_or_else(|_| "info,dynoxide=error".to_owned());
     tracing_subscriber::registry().with(fmt::layer()).with(log.parse::<Targets>()?).init();
     let Some(port) = port(std::env::args().skip(1))? else {
@@ -106,7 +105,7 @@ async fn run() -> Result<(), Error> {
     Ok(())
 }
 
-/// The port asked for; `None` when it is help that was asked for.
+/// Returns the port; `None` for `--help`.
 fn port(mut arguments: impl Iterator<Item = String>) -> Result<Option<u16>, Error> {
     let mut port = DEFAULT_PORT;
     while let Some(argument) = arguments.next() {
@@ -123,7 +122,7 @@ fn port(mut arguments: impl Iterator<Item = String>) -> Result<Option<u16>, Erro
     Ok(Some(port))
 }
 
-/// A client of `DYNAMODB_ENDPOINT`, or of a DynamoDB inside this process; and where that is.
+/// Returns a client of `DYNAMODB_ENDPOINT` or of a DynamoDB inside this process, and its endpoint.
 async fn dynamodb() -> Result<(Client, String), Error> {
     let named = std::env::var("DYNAMODB_ENDPOINT").unwrap_or_default();
     let endpoint = if named.starts_with("http://") || named.starts_with("https://") {
@@ -145,7 +144,7 @@ async fn dynamodb() -> Result<(Client, String), Error> {
     Ok((Client::new(&config), endpoint))
 }
 
-/// Hands a request to the Lambda handler, as API Gateway would.
+/// Passes a request to the Lambda handler, like API Gateway.
 async fn serve(State(local): State<Local>, request: axum::extract::Request) -> Response {
     let (parts, body) = request.into_parts();
     let crash = Crash::asked_for(&parts);
@@ -153,7 +152,7 @@ async fn serve(State(local): State<Local>, request: axum::extract::Request) -> R
     let served = if let Some(crash) = crash {
         call_and_crash(local, request, &crash).await
     } else {
-        // A separate task: a client that disconnects must not stop the owner of a key half-way.
+        // A separate task: a client that disconnects must not stop the owner of a key.
         let called = local.owners.spawn(call(local.handler, request)).await;
         called.map_err(Error::from).flatten()
     };
@@ -163,8 +162,8 @@ async fn serve(State(local): State<Local>, request: axum::extract::Request) -> R
     })
 }
 
-/// Drops the handler half-way and returns the response that a client of a dead function gets. A
-/// handler that returns before that does not process a payment.
+/// Drops the handler midway and returns the response that a client of a crashed function gets. A handler
+/// that returns before that does not process a payment.
 async fn call_and_crash(
     local: Local,
     request: axum::extract::Request,
@@ -178,7 +177,7 @@ async fn call_and_crash(
             () = tokio::time::sleep(GLANCE) => {}
             answered = &mut answering => return answered,
         }
-        // The handler is not polled meanwhile, so it cannot finish unseen on a slow machine.
+        // The handler is not polled during this check, so it cannot finish in between.
         if local.playground.is_halfway(crash, &before).await? {
             return Ok(playground::died());
         }
@@ -198,7 +197,7 @@ async fn call(mut handler: Handler, request: axum::extract::Request) -> Result<R
     handler.ready().await?.call(Request::from_parts(parts, body)).await
 }
 
-/// Adds a header for the page that names who answered, if the response does not show it.
+/// Adds a header for the page that says what answered, if the response does not show it.
 fn into_axum(response: LambdaResponse) -> Response {
     let mut response = response.into_inner().map(axum::body::Body::new);
     if response.extensions().get() == Some(&AnsweredBy::Hook) {
@@ -224,7 +223,7 @@ fn print_welcome(address: &str, endpoint: &str) {
     println!("\nTwice at once, or by a function that dies half-way:\n");
     let slow = pay("order-43", 1200, "tok_slow", "");
     println!("{slow} &\n{slow}");
-    // The card network takes its time, so that there is a half-way to die at.
+    // The card network is slow, so that a request can crash midway.
     println!("{}", pay("order-44", 1200, "tok_slow", " -H 'x-playground: crash'"));
     println!("\nA record, by the command line of the README:\n");
     println!(

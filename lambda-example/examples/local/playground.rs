@@ -1,7 +1,7 @@
-//! The page at `/`, and what it shows: the records and the ledger as they stand.
+//! The page at `/`, which shows the current records and the ledger.
 //!
-//! The page comes from this binary alone, and its `Content-Security-Policy` allows nothing else. A
-//! request with `x-playground: crash` dies half-way, as a function does that Lambda kills.
+//! The page is served only from this binary, and its `Content-Security-Policy` allows nothing else. A
+//! request with `x-playground: crash` stops midway, like a function that Lambda kills.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -23,17 +23,17 @@ use serde_json::{Value, json};
 
 type Item = HashMap<String, AttributeValue>;
 
-/// The lease of an owner: short, so that a viewer sees it expire.
+/// The lease of an owner, so short that a viewer sees it expire.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// So many of a table's items are read, in no order, and of those the newest are shown.
+/// How many items of a table are read, in no order. The newest of them are shown.
 const READ: i32 = 500;
 const SHOWN: usize = 20;
 
-/// The tables that the page looks into.
+/// The tables that the page shows.
 #[derive(Clone)]
 pub(crate) struct Playground {
     pub(crate) client: Client,
@@ -41,7 +41,7 @@ pub(crate) struct Playground {
     pub(crate) ledger: &'static str,
 }
 
-/// The page's own routes.
+/// The routes of the page.
 pub(crate) fn router(playground: Playground) -> Router {
     const HTML: &str = "text/html; charset=utf-8";
     const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -76,11 +76,11 @@ async fn state(State(playground): State<Playground>) -> Response {
     }
 }
 
-/// A request that is to die half-way: `x-playground: crash`, and no `x-api-key`.
+/// A request that should crash midway: `x-playground: crash`, and no `x-api-key`.
 pub(crate) struct Crash {
-    /// Of its record.
+    /// The key of its record.
     pk: String,
-    /// With `/charges` it dies when the charge is made.
+    /// Whether it is for `/charges`, where it crashes after the charge.
     is_charge: bool,
 }
 
@@ -93,13 +93,13 @@ impl Crash {
     }
 }
 
-/// What API Gateway answers for a function that died.
+/// API Gateway's response for a function that crashed.
 pub(crate) fn died() -> Response {
     let body = Json(json!({"message": "Internal server error"}));
     (StatusCode::BAD_GATEWAY, body).into_response()
 }
 
-/// What there was before a request.
+/// The state before a request.
 pub(crate) struct Before {
     owner: Option<String>,
     charges: usize,
@@ -111,7 +111,7 @@ impl Playground {
         Ok(Before { owner, charges: self.charges().await? })
     }
 
-    /// Whether a request is half-way: it owns its key, and with `/charges` the charge is made.
+    /// Whether a request is midway: it owns its key, and with `/charges` the charge is made.
     pub(crate) async fn is_halfway(&self, crash: &Crash, before: &Before) -> Result<bool, Error> {
         let owner = self.pending_owner(&crash.pk).await?;
         let owns = owner.is_some() && owner != before.owner;
@@ -125,7 +125,7 @@ impl Playground {
         Ok(pending.map(|record| text(&record, "owner").to_owned()))
     }
 
-    /// How many charges the card network knows.
+    /// How many charges the card network has.
     async fn charges(&self) -> Result<usize, Error> {
         let query = self.client.query().table_name(self.ledger).consistent_read(true);
         let network = AttributeValue::S("card-network".to_owned());
@@ -135,8 +135,8 @@ impl Playground {
         Ok(charges.send().await?.items().len())
     }
 
-    /// Times are in epoch milliseconds, `expires_at` in seconds. `now` is this machine's clock, by
-    /// which an embedded DynamoDB goes too.
+    /// Times are in epoch milliseconds, `expires_at` in seconds. `now` is this machine's clock, which an
+    /// embedded DynamoDB uses too.
     async fn state(&self) -> Result<Value, Error> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
         let (mut records, ledger) =
@@ -158,7 +158,7 @@ impl Playground {
     }
 }
 
-/// A record as the page shows it: the owner shortened, the answer as text.
+/// A record in the form of the page: the owner shortened, the answer as text.
 fn record(record: &Item) -> Value {
     let (scope, key) = text(record, "pk").split_once('#').unwrap_or_default();
     let steps = record.get("steps").and_then(|steps| steps.as_m().ok());
@@ -177,14 +177,14 @@ fn record(record: &Item) -> Value {
     })
 }
 
-/// `201 {"id": ..}`; `None` while there is none.
+/// `201 {"id": ..}`; `None` without an answer.
 fn answer(record: &Item) -> Option<String> {
     let response = record.get("response")?.as_m().ok()?;
     let status = number(response, "status")?;
     Some(format!("{status} {}", text(response, "body")))
 }
 
-/// A payment or a charge; the table holds accounts too.
+/// A payment or a charge. The table contains accounts too.
 fn entry(item: &Item) -> Option<Value> {
     let (kind, id) = if is_charge(item) {
         ("charge", text(item, "charge"))

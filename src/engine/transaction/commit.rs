@@ -247,8 +247,8 @@ impl Execution {
         }
     }
 
-    /// A commit in another task ends in its time: that of its tries, as much again to put it beyond
-    /// doubt, and a request to read what the record says. One that nobody drives never does.
+    /// The longest time that a commit in another task takes: for its tries, as long again to resolve a doubt,
+    /// and for a read of the record. A commit whose future is not polled never ends.
     fn longest_commit(&self) -> Duration {
         let table = &self.inner.core.table;
         let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);

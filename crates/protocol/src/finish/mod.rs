@@ -49,7 +49,7 @@ pub enum FinishResult {
 
 type Command = crate::machine::Command<FinishResult>;
 
-/// What becomes of the record of an execution that has not succeeded.
+/// The write to the record of an execution that has not succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureWrite {
     Release,
