@@ -196,7 +196,7 @@ async fn a_missing_region_is_reported_with_and_without_an_endpoint() {
         let idempotency = Idempotency::new(Client::from_conf(config.build()), store.table());
         let error = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap_err();
         let error = error.idempotency().expect("an error of the crate").to_string();
-        assert!(error.contains("there is no AWS region: set AWS_REGION"), "{error}");
+        assert!(error.contains("no AWS region is set: set AWS_REGION"), "{error}");
     }
     assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
 }

@@ -76,7 +76,7 @@ async fn without_a_scope_one_read_is_sent_and_a_warning_says_what_is_not_checked
     }
     let missing = Store::without_table(TableSchema::default()).await;
     let error = missing.idempotency().preflight([""; 0]).await.unwrap_err();
-    assert!(error.to_string().contains("no table"), "{error}");
+    assert!(error.to_string().contains("does not exist"), "{error}");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn a_missing_table_is_reported_once() {
     let store = Store::without_table(TableSchema::default()).await;
     let preflight = store.idempotency().preflight(["payments", "transfers"]).await;
     let message = preflight.unwrap_err().to_string();
-    let table = format!("no table `{}`", store.table());
+    let table = format!("table `{}` does not exist", store.table());
     assert!(message.contains(&table) && message.contains("create it"), "{message}");
     assert_eq!(message.matches("create it").count(), 1, "{message}");
 }

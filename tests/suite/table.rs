@@ -128,5 +128,5 @@ async fn a_table_of_another_application_is_not_changed() {
     let client = store.client(&Link::default());
     let error = Idempotency::new(client, store.table()).create_table().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
-    assert!(error.to_string().contains("other keys"), "{error}");
+    assert!(error.to_string().contains("not those of the TableSchema"), "{error}");
 }

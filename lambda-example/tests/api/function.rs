@@ -226,7 +226,7 @@ async fn a_function_with_a_wrong_table_says_so_in_one_line_and_stops() {
     builder.build().expect("right settings").create_table().await.expect("a table");
     for (program, business) in FUNCTIONS {
         for (table, message) in
-            [(&missing, "there is no table"), (&other, "compare its key attributes")]
+            [(&missing, "does not exist in this account and region"), (&other, "compare its key attributes")]
         {
             let lines = refusal(program, business, &endpoint, table).await;
             let [line] = &lines[..] else { panic!("one line: {lines:?}") };

@@ -44,7 +44,7 @@ async fn refuses(deployment: &Deployment, table: &str, reason: &str) {
 #[ignore = "needs an emulator: cargo xtask e2e"]
 async fn with_a_table_that_is_not_there_the_function_does_not_start() {
     let table = unique("no-table");
-    refuses(&Deployment::load(), &table, &format!("there is no table `{table}`")).await;
+    refuses(&Deployment::load(), &table, &format!("table `{table}` does not exist")).await;
 }
 
 #[tokio::test]
@@ -86,6 +86,6 @@ async fn when_its_table_goes_the_function_answers_with_an_error_and_nothing_runs
     KIND.response(&answer).assert_problem(500);
     assert_eq!(deployment.payments_noted(&second.note).await, []);
     let log = emulator.log();
-    let reason = format!("there is no table `{table}`");
+    let reason = format!("table `{table}` does not exist");
     assert_eq!(log.lines().filter(|line| line.contains(&reason)).count(), 1, "{log}");
 }
