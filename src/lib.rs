@@ -90,7 +90,7 @@
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
-//! | `admin` | no | [`admin`]: records as plain data, scans, releases and the checks of `doctor`, for tools |
+//! | `admin` | no | what the command line in `cli/` is built on; hidden, and without a promise of stability |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
 //! | `jmespath` | no | keys of messages by `JMESPath` expressions |
 //!
@@ -107,6 +107,7 @@
 #[path = "macros.rs"]
 pub mod __macros;
 #[cfg(feature = "admin")]
+#[doc(hidden)]
 pub mod admin;
 mod answer;
 mod clock;

@@ -8,7 +8,7 @@ use crate::record::{Checkpoint, NoResult};
 ///
 /// ```
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
-/// use dynamodb_idempotency::admin::{StoredAnswer, StoredState};
+/// use dynamodb_idempotency::testing::{StoredAnswer, StoredState};
 ///
 /// sandbox.record("payments", "order-42").completed("re_1").await?;
 /// let record = sandbox.record("payments", "order-42").read().await?.expect("a record");

@@ -52,6 +52,7 @@ impl Idempotency {
     /// # Ok(()) });
     /// ```
     #[must_use]
+    #[doc(hidden)]
     pub fn admin(&self) -> Admin<'_> {
         Admin { core: &self.core, scope: None }
     }

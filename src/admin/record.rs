@@ -67,7 +67,7 @@ pub struct StoredRecord {
 /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
 /// use std::time::Duration;
 ///
-/// use dynamodb_idempotency::admin::StoredState;
+/// use dynamodb_idempotency::testing::StoredState;
 ///
 /// let pending = sandbox.record("payments", "order-42");
 /// pending.pending(Duration::from_secs(30)).await?;
@@ -283,6 +283,7 @@ impl StoredRecord {
     /// # Ok(()) });
     /// ```
     #[must_use]
+    #[doc(hidden)]
     pub fn dangers(&self) -> Vec<Danger> {
         if self.is_expired() {
             return Vec::new();

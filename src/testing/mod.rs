@@ -52,6 +52,8 @@ pub use self::example::{abandoned_example, example, refused_example};
 #[doc(hidden)]
 pub use self::message_example::message_example;
 pub use self::record::SandboxRecord;
+#[doc(inline)]
+pub use crate::admin::{StoredAnswer, StoredRecord, StoredState};
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::{Builder, Idempotency};
 use crate::key::Scope;
