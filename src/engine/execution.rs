@@ -95,12 +95,12 @@ impl Execution {
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::policy::Failure;
     ///
-    /// let charge = || idempotency.operation("charge").policy(|policy| {
-    ///     policy.failure(Failure::Retain { max_attempts: 3 })
-    /// })?.key("order-42");
-    /// let first = charge().run(async |_| Err::<u32, _>(std::io::Error::other("declined"))).await;
+    /// let retain = Failure::Retain { max_attempts: 3 };
+    /// let charge = idempotency.operation("charge").policy(|policy| policy.failure(retain))?;
+    /// let call = charge.key("order-42");
+    /// let first = call.clone().run(async |_| Err::<u32, _>(std::io::Error::other("declined"))).await;
     /// assert!(first.is_err());
-    /// let attempt = charge().run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
+    /// let attempt = call.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
     /// assert_eq!(attempt, 2);
     /// # Ok(()) });
     /// ```

@@ -106,11 +106,11 @@ pub use crate::protocol::policy::Completed;
 /// use dynamodb_idempotency::policy::FirstRequest;
 ///
 /// // A webhook that its sender repeats until it is tired.
-/// let hook = || idempotency.operation("hook").policy(|policy| {
-///     policy.first_request(FirstRequest::ConsistentRead)
-/// })?.key("event-7");
+/// let first = FirstRequest::ConsistentRead;
+/// let hooks = idempotency.operation("hook").policy(|policy| policy.first_request(first))?;
 /// for expected in ["first", "first"] {
-///     let answer = hook().run(async |_| Ok::<_, std::io::Error>("first".to_owned())).await?;
+///     let call = hooks.key("event-7");
+///     let answer = call.run(async |_| Ok::<_, std::io::Error>("first".to_owned())).await?;
 ///     assert_eq!(answer, expected);
 /// }
 /// # Ok(()) });
