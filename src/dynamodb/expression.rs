@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
-use crate::protocol::{Condition, Header, State, Status, Term};
+use crate::protocol::{Condition, Header, State, Term};
 use crate::record::{self, Item};
 use crate::schema::{Attribute, TableSchema};
 
@@ -202,7 +202,7 @@ impl<'a> Change<'a> {
     /// Releases the record.
     #[cfg(feature = "admin")]
     pub(super) fn release(&mut self, attempt: u32, expires_at: i64) {
-        self.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().into()));
+        self.set(Attribute::Status, AttributeValue::S(crate::protocol::Status::Released.as_str().into()));
         self.set(Attribute::Attempt, record::number(attempt));
         self.set(Attribute::ExpiresAt, record::number(expires_at));
         self.remove(Attribute::LeaseExpiresAt);
