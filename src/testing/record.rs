@@ -207,9 +207,9 @@ impl<'a> SandboxRecord<'a> {
     /// use dynamodb_idempotency::ErrorKind;
     ///
     /// sandbox.record("charge", "order-42").failed().await?;
-    /// let charge = idempotency.operation("charge").key("order-42");
-    /// let charge = charge.policy(|policy| policy.failure(Failure::Replay));
-    /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
+    /// let charge = idempotency.operation("charge");
+    /// let charge = charge.policy(|policy| policy.failure(Failure::Replay))?;
+    /// let ran = charge.key("order-42").run(async |_| Ok::<_, std::io::Error>(())).await;
     /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::Failed);
     /// # Ok(()) });
     /// ```
