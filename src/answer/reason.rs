@@ -10,7 +10,7 @@ pub(crate) const REJECTED: &str = "DynamoDB rejected it";
 /// The reasons of HTTP responses.
 #[cfg(feature = "http")]
 pub(crate) mod http {
-    pub(crate) const BODY_FAILED: &str = "its body ended with an error";
+    pub(crate) const BODY_FAILED: &str = "reading its body failed";
     pub(crate) const INVALID: &str = "it is not a valid HTTP response";
     pub(crate) const ON_STORE_PANICKED: &str = "Http::on_store panicked";
     pub(crate) const STORED_PANICKED: &str = "Http::store_if panicked";

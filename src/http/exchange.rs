@@ -39,7 +39,7 @@ pub(crate) enum Handled<B> {
 impl<B> Handled<B> {
     /// Creates the outcome of a response whose body failed or panicked.
     pub(crate) fn broken(status: StatusCode, error: &str) -> Self {
-        tracing::error!(error, "the body of a handler's response ended with an error");
+        tracing::error!(error, "the body of a handler's response failed");
         Self::Lost { status, reason: reason::BODY_FAILED.into() }
     }
 }

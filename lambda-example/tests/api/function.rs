@@ -225,9 +225,10 @@ async fn a_function_with_a_wrong_table_says_so_in_one_line_and_stops() {
     let builder = Idempotency::builder(client(&endpoint), &other).schema(schema);
     builder.build().expect("right settings").create_table().await.expect("a table");
     for (program, business) in FUNCTIONS {
-        for (table, message) in
-            [(&missing, "does not exist in this account and region"), (&other, "compare its key attributes")]
-        {
+        for (table, message) in [
+            (&missing, "does not exist in this account and region"),
+            (&other, "compare its key attributes"),
+        ] {
             let lines = refusal(program, business, &endpoint, table).await;
             let [line] = &lines[..] else { panic!("one line: {lines:?}") };
             assert!(line.contains(message) && line.contains(table.as_str()), "{line}");
