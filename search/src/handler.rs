@@ -1,5 +1,7 @@
 //! The steps of a handler and of its driver.
 
+use std::time::Duration;
+
 use crate::model::State;
 use crate::process::{Committed, Does, Execution, Phase, Place, Task};
 use crate::rows::{Row, Work};
@@ -160,14 +162,14 @@ impl Turn<'_> {
 
     fn commits(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
-        let (now, failure) = (self.now(), self.failure_write(&execution));
+        let now = self.now();
         if execution.finish.may_commit().is_err() {
             self.process.phase = Phase::Executing(execution);
             self
         } else {
             let finish = &mut execution.finish;
             let until = finish.tries_until(now);
-            let command = finish.commit(now, failure, until);
+            let command = finish.commit(now, until);
             let completed_at = finish.completed_at();
             execution.commits.push(Committed { completed_at, is_refused: false });
             self.ends(execution, command, Asked::Commit, None)
@@ -190,8 +192,9 @@ impl Turn<'_> {
             return None;
         }
         let write = execution.finish.renewal(self.now())?;
-        let is_longer = write.record.state.lease_expires_at() > Some(window.lease_expires_at);
-        if !is_longer {
+        // A renewal next to a commit moves the end by a millisecond even if no time has passed.
+        let renewed = write.record.state.lease_expires_at()?;
+        if renewed.since(window.lease_expires_at) < Duration::from_secs(1) {
             return None;
         }
         execution.renewal = Some(self.request(Wire::write(write, &self.process.clock)));

@@ -142,11 +142,9 @@ impl<'a> Session<'a> {
             (Ok(item), Consistency::Strong) => {
                 self.decode(item).map_or_else(ReadResult::Failed, ReadResult::Found)
             }
-            // The write that follows meets the record as well.
-            (Ok(item), Consistency::Eventual) => match self.decode(item) {
-                Ok(record) => ReadResult::Stale(record),
-                Err(_) => ReadResult::Failed(Cause::Outage),
-            },
+            (Ok(item), Consistency::Eventual) => {
+                self.decode(item).map_or_else(ReadResult::Failed, ReadResult::Stale)
+            }
         };
         Reply { outcome: Outcome::Read(result), is_in_doubt: false, time: read.time }
     }

@@ -1,5 +1,6 @@
 //! A commit that DynamoDB does not confirm: the reported result stays true, whatever arrives late.
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use futures::FutureExt;
 use crate::support::effects::{count, debit};
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number, status};
-use crate::support::{Act, Gate, Link, Runs, Store, charge, decline, handlers, kind};
+use crate::support::{
+    Act, Gate, Link, Runs, Store, charge, decline, handlers, is_in_progress, kind,
+};
 
 /// Longer than any test with it.
 const A_MINUTE: Duration = Duration::from_secs(60);
@@ -41,6 +44,13 @@ fn ended(result: &Result<String, CommitError>) -> ErrorKind {
     }
 }
 
+fn not_applied(result: &Result<String, CommitError>) -> ErrorKind {
+    match result {
+        Err(CommitError::NotApplied(error)) => error.kind(),
+        other => panic!("not a commit that was not applied: {other:?}"),
+    }
+}
+
 /// Every commit that was sent arrives, late.
 async fn all_arrive(link: &Link, commits: &Gate) {
     commits.open();
@@ -52,7 +62,7 @@ async fn all_arrive(link: &Link, commits: &Gate) {
 async fn give_up(idempotency: &Idempotency, store: &Store) {
     let operation = idempotency.operation("charge").key("k");
     let result = operation.run(async |execution| book(&execution, store.table()).await).await;
-    assert_eq!(ended(&Err(handlers(result))), ErrorKind::Unavailable);
+    assert_eq!(not_applied(&Err(handlers(result))), ErrorKind::Unavailable);
 }
 
 #[tokio::test]
@@ -72,27 +82,50 @@ async fn one_that_has_landed_is_found_to_have() {
 }
 
 #[tokio::test]
-async fn one_that_has_not_is_given_up_and_the_next_call_runs() {
+async fn one_that_was_not_applied_is_closed_off_and_its_handler_keeps_the_key() {
     for handler_fails in [true, false] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = hasty(&store, &link);
         link.wire.every("TransactWriteItems", Act::LoseRequest);
         let result = idempotency.operation("charge").key("k").run(async |execution| {
             let result = book(&execution, store.table()).await;
-            assert_eq!(ended(&result), ErrorKind::Unavailable);
-            if handler_fails { result } else { Ok("never booked".to_owned()) }
+            assert_eq!(not_applied(&result), ErrorKind::Unavailable);
+            assert!(!execution.is_lease_lost() && execution.lease_remaining() > Duration::ZERO);
+            let other = charge(store.idempotency().operation("charge").key("k"), &runs).await;
+            assert!(is_in_progress(other));
+            assert_eq!(runs.count(), 0);
+            if handler_fails { result } else { Ok("booked in another way".to_owned()) }
         });
         let result = result.await;
-        if handler_fails {
-            assert_eq!(ended(&Err(handlers(result))), ErrorKind::Unavailable);
-        } else {
-            assert_eq!(kind(result), ErrorKind::Unavailable);
-        }
-        assert_eq!(status(&store.record("charge#k").await), "RELEASED");
         assert_eq!(store.counted("effect").await, 0);
-        charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
-        assert_eq!(runs.count(), 1);
+        if handler_fails {
+            assert_eq!(not_applied(&Err(handlers(result))), ErrorKind::Unavailable);
+            assert_eq!(status(&store.record("charge#k").await), "RELEASED");
+        } else {
+            assert_eq!(result.unwrap(), "booked in another way");
+            assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
+        }
     }
+}
+
+#[tokio::test]
+async fn the_next_commit_of_a_handler_is_applied_and_no_delayed_one() {
+    let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
+    let delayed = Cell::new(0);
+    let operation = idempotency.operation("charge").key("k");
+    let booked = operation.run(async |execution| {
+        not_applied(&book(&execution, store.table()).await);
+        delayed.set(link.wire.count("TransactWriteItems"));
+        link.wire.every("TransactWriteItems", Act::Deliver);
+        execution.commit("booked again", [count(store.table(), "second")]).await?;
+        Ok::<_, CommitError>("booked again".to_owned())
+    });
+    assert_eq!(booked.await.unwrap(), "booked again");
+    gate.open();
+    link.wire.late_arrivals(u32::try_from(delayed.get()).unwrap()).await;
+    assert_eq!((store.counted("effect").await, store.counted("second").await), (0, 1));
 }
 
 #[tokio::test]
@@ -168,7 +201,7 @@ async fn a_rejection_is_reported_after_the_try_in_doubt_can_no_longer_be_applied
         let running =
             idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
                 let refused = book(&execution, store.table()).await;
-                assert_eq!(ended(&refused), ErrorKind::Unavailable);
+                assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
                 match then {
                     Then::Answer => Ok("something else".to_owned()),
                     Then::Fail => refused,
@@ -180,28 +213,23 @@ async fn a_rejection_is_reported_after_the_try_in_doubt_can_no_longer_be_applied
                     Then::CommitAnother => {
                         let another = [debit(store.table(), "alice", 1)];
                         store.deposit("alice", 1).await;
-                        let another = execution.commit("another", another).await;
-                        assert_eq!(ended(&another.map(|()| String::new())), ErrorKind::Unavailable);
+                        execution.commit("another", another).await?;
                         Ok("something else".to_owned())
                     }
                 }
             });
-        match std::panic::AssertUnwindSafe(running).catch_unwind().await {
-            Ok(outcome) => {
-                let error = outcome.expect_err("its commit was given up");
-                assert!(
-                    matches!(then, Then::Fail)
-                        || kind::<(), _>(Err(error)) == ErrorKind::Unavailable
-                );
-            }
-            Err(_) => assert!(matches!(then, Then::Panic)),
-        }
+        let ran = std::panic::AssertUnwindSafe(running).catch_unwind().await;
+        let (expected, left) = match then {
+            Then::Answer | Then::CommitAnother => ("COMPLETED", 0),
+            Then::Fail | Then::Panic | Then::NothingExecuted => ("RELEASED", 1),
+        };
+        assert_eq!(ran.is_err(), matches!(then, Then::Panic));
         gate.open();
         link.wire.late_arrivals(1).await;
-        assert_eq!(status(&store.record("charge#k").await), "RELEASED", "{then:?}");
+        assert_eq!(status(&store.record("charge#k").await), expected, "{then:?}");
         assert_eq!(store.counted("effect").await, 0, "{then:?}");
         if matches!(then, Then::CommitAnother) {
-            assert_eq!(store.counted("alice").await, 1);
+            assert_eq!(store.counted("alice").await, left);
         }
     }
 }
@@ -242,7 +270,8 @@ async fn a_delayed_commit_is_not_applied_to_a_record_that_was_undone() {
         execution.discard();
         refused
     });
-    assert_eq!(ended(&Err(handlers(result.await))), ErrorKind::Unavailable);
+    let error = handlers(result.await);
+    assert!(matches!(error, CommitError::ConditionFailed(_)), "{error:?}");
     let before = store.record("charge#k").await;
     gate.open();
     link.wire.late_arrivals(1).await;

@@ -316,3 +316,36 @@ async fn what_was_seen_to_be_completed_never_runs_for_want_of_its_answer() {
     }
     assert_eq!(runs.count(), 1);
 }
+
+/// The record that a read has shown may be completed, in words that this version does not read.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_never_run_unprotected() {
+    for first in [FirstRequest::ConsistentRead, FirstRequest::Read] {
+        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+        store.put(with(raw::completed("charge#k", "1"), "format", n(2))).await;
+        link.wire.every("PutItem", Act::THROTTLE);
+        let builder = store.builder(&link);
+        let builder = builder.policy(|policy| policy.outage(Outage::Open).first_request(first));
+        let idempotency = builder.build().unwrap();
+        let ran = charge(idempotency.operation("charge").key("k"), &runs).await;
+        assert!(ran.is_err(), "{first:?}: {ran:?}");
+        assert_eq!(runs.count(), 0, "{first:?}");
+    }
+}
+
+/// Without the record, the steps that it has would run again.
+#[tokio::test]
+async fn an_operation_whose_stored_steps_were_read_is_never_run_unprotected() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let steps = raw::map("reserve", raw::s("\"reserved\""));
+    store.put(with(raw::abandoned("charge#k"), "steps", steps)).await;
+    let first = FirstRequest::Read;
+    let builder = store.builder(&link);
+    let builder = builder.policy(|policy| policy.outage(Outage::Open).first_request(first));
+    let idempotency = builder.build().unwrap();
+    idempotency.warm().await.unwrap();
+    link.wire.every("PutItem", Act::THROTTLE);
+    link.wire.every("UpdateItem", Act::THROTTLE);
+    let ran = charge(idempotency.operation("charge").key("k"), &runs).await;
+    assert_eq!((kind(ran), runs.count()), (ErrorKind::Unavailable, 0));
+}

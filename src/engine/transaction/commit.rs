@@ -19,7 +19,9 @@ use crate::engine::driver::{EmptyBody, Session, WriteBody};
 use crate::engine::execution::Execution;
 use crate::engine::refusal::lease_lost;
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
-use crate::protocol::{Command, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write};
+use crate::protocol::{
+    Command, Condition, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write,
+};
 use crate::record;
 use crate::signals::Ending;
 
@@ -38,6 +40,8 @@ struct CommitBody<'a> {
     execution: &'a Execution,
     response: Stored,
     items: &'a [TransactWriteItem],
+    /// Of the transaction that was sent last. Another lease makes it another transaction.
+    condition: Option<Condition>,
 }
 
 impl WriteBody for CommitBody<'_> {
@@ -58,8 +62,13 @@ impl WriteBody for CommitBody<'_> {
         self.execution.inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn token(&mut self, _: &Write) -> String {
-        let number = self.execution.inner.commits.tokens.load(Ordering::Relaxed);
+    fn token(&mut self, write: &Write) -> String {
+        let tokens = &self.execution.inner.commits.tokens;
+        if self.condition.as_ref() != Some(&write.condition) {
+            tokens.fetch_add(1, Ordering::Relaxed);
+            self.condition = Some(write.condition.clone());
+        }
+        let number = tokens.load(Ordering::Relaxed);
         token(self.execution.inner.claim.owner, number)
     }
 }
@@ -81,9 +90,9 @@ impl Execution {
     ///
     /// Conflicts with other transactions, throttling and lost responses are tried again, for
     /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline.
-    /// If DynamoDB does not confirm by then, the record is released or kept as FAILED instead, so
-    /// that the commit can no longer be applied. A commit whose future is dropped half-way is
-    /// resolved in the same way when the handler returns.
+    /// If DynamoDB does not confirm by then, one more write moves the end of the lease by a
+    /// millisecond, so that the commit can no longer be applied. The handler keeps the key and may
+    /// commit again. A commit whose future is dropped half-way is resolved when the handler returns.
     ///
     /// The answer is stored in the record, compressed, and the record has at most 400 KB. Store a
     /// reference instead of a larger answer.
@@ -160,11 +169,10 @@ impl Execution {
             response.attribute(),
         );
         items::prepare(table, &inner.claim.key, &record, &mut items)?;
-        inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
-        let mut body = CommitBody { execution: self, response, items: &items };
+        let mut body = CommitBody { execution: self, response, items: &items, condition: None };
         let now = table.clock.moment();
         inner.commits.begin(answer);
-        let command = self.finish().commit(now, self.given_up(), until);
+        let command = self.finish().commit(now, until);
         let mut session = self.session();
         let ended = session.drive(&mut &inner.finish, command, &mut body).await;
         self.committed(ended, &mut session)

@@ -22,10 +22,14 @@ impl Acquisition {
         match result {
             ReadResult::Found(_) => self.decide(now),
             ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
-            // The write finds out what the first read would have shown.
-            ReadResult::Failed(_)
+            // The write finds out what the first read would have shown. If it fails too, nothing runs: the
+            // record may be there, and not readable.
+            ReadResult::Failed(cause)
                 if is_first && self.goal != Goal::LookUp && now.stamp().is_some() =>
             {
+                if *cause == Cause::Other {
+                    self.obstacle = Obstacle::MustNotRun;
+                }
                 self.write(now, Intent::Create)
             }
             ReadResult::Failed(Cause::Outage) if is_first => self.read(now),
@@ -40,6 +44,10 @@ impl Acquisition {
         let judging = now.judging(self.time, self.rules.tolerance);
         match decide(record, self.knowledge.me(), judging, &self.rules) {
             Decision::Replay => return done(CallResult::Replay),
+            // An execution without a record would run its steps again.
+            Decision::TakeOver if record.is_some_and(|record| record.steps.is_some()) => {
+                self.obstacle = Obstacle::MustNotRun;
+            }
             Decision::Create | Decision::Replace { .. } | Decision::TakeOver => {}
             // Not reported: the operation may have ended since.
             Decision::InProgress { .. }

@@ -1,9 +1,16 @@
-//! Commits: the answer and the caller's items in one transaction. A commit in doubt is resolved by a
-//! write that fails the attempt, because DynamoDB applies only one of the two.
+//! Commits: the answer and the caller's items in one transaction.
+//!
+//! A commit requires the lease that was seen last. While the handler runs, a commit in doubt is closed
+//! off by a write that moves the end of the lease by a millisecond: DynamoDB applies only one of the two,
+//! and the handler keeps the key. Once the handler has returned, the write that fails the attempt does
+//! the same.
 
 use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
-use crate::record::State;
+use crate::condition::{Condition, Term};
+use crate::knowledge::NothingHappened;
+use crate::record::{Header, State};
 use crate::time::{Deadline, Now, Stamp, Timestamp};
+use crate::tries::Tries;
 use crate::write::{Form, Write};
 
 impl Finish {
@@ -28,9 +35,9 @@ impl Finish {
         self.stage = result.map_or(Stage::Open, Stage::Over);
     }
 
-    /// Commits, and tries until `until`. A commit that stays in doubt is resolved by the write `on_doubt`.
-    pub fn commit(&mut self, now: Now, on_doubt: FailureWrite, until: Deadline) -> Command {
-        self.begin(now, Order::Commit { on_doubt }, until)
+    /// Commits, and tries until `until`.
+    pub fn commit(&mut self, now: Now, until: Deadline) -> Command {
+        self.begin(now, Order::Commit, until)
     }
 
     /// Of the last commit that was sent.
@@ -48,11 +55,7 @@ impl Finish {
         self.completed_at.map_or(now, |last| now.max(last.shifted(1)))
     }
 
-    pub(super) fn commit_write(
-        &mut self,
-        stamp: Stamp,
-        on_doubt: FailureWrite,
-    ) -> (Write, Purpose) {
+    pub(super) fn commit_write(&mut self, stamp: Stamp) -> (Write, Purpose) {
         let completed_at = self.next_completion(stamp.at);
         self.completed_at = Some(completed_at);
         self.has_committed = true;
@@ -60,7 +63,57 @@ impl Finish {
         let expires_at = self.expires_at(completed_at);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
         let write = Write { form: Form::Transaction, condition, record };
-        (write, Purpose::Commit { completed_at, on_doubt })
+        (write, Purpose::Commit { completed_at })
+    }
+
+    /// The condition of a try of a commit.
+    pub(super) fn require_recorded_lease(&mut self) -> Condition {
+        if !self.corrected.contains(&self.recorded_lease) {
+            self.corrected.push(self.recorded_lease);
+        }
+        self.held().and(Term::LeaseExpiresAt(self.recorded_lease))
+    }
+
+    /// The last response may have shown the lease in our record.
+    pub(super) fn note_lease(&mut self) {
+        let own = self.knowledge.own().and_then(|own| own.state.lease_expires_at());
+        self.recorded_lease = own.unwrap_or(self.recorded_lease);
+    }
+
+    /// Makes sure that a commit in doubt was applied, or cannot be applied any more. An execution without a
+    /// record can only read.
+    pub(super) fn close_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
+        self.tries = Tries::until(self.tries_until(now));
+        if self.is_protected {
+            let write = self.closing_write();
+            return self.send(now, write, Purpose::CloseOff { completed_at });
+        }
+        self.read(now, None, Purpose::ResolveCommit { completed_at })
+    }
+
+    fn closing_write(&self) -> Write {
+        let mut lease_expires_at = self.recorded_lease.shifted(1);
+        while self.corrected.contains(&lease_expires_at) {
+            lease_expires_at = lease_expires_at.shifted(1);
+        }
+        let attempts = (self.attempt, self.released_attempts);
+        let times = (self.created_at.unwrap_or(lease_expires_at), None, 0);
+        let state = State::Pending { lease_expires_at };
+        let record = Header::of(self.knowledge.me(), state, attempts, times);
+        let condition = self.held().and(Term::LeaseExpiresAt(self.recorded_lease));
+        Write { form: Form::Touch, condition, record }
+    }
+
+    /// The record is PENDING and ours. The handler continues, unless a commit requires the lease that was
+    /// shown.
+    pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
+        if let Some(proof) = self.knowledge.no_effect() {
+            let nothing = NothingHappened::proved(&proof);
+            self.knowledge.rule_out_completion();
+            return Command::Return(FinishResult::NotCommitted(nothing));
+        }
+        let write = self.closing_write();
+        self.retry(now, Some(write), Purpose::CloseOff { completed_at })
     }
 
     /// The handler has returned. If its commits have ended the operation, the result is theirs. A commit

@@ -97,6 +97,7 @@ impl Finish {
             self.is_lost = true;
             return Renewal::Lost;
         };
+        self.recorded_lease = lease_expires_at;
         match self.rules.renewed_window(now, lease_expires_at, reply.time) {
             None => Renewal::Wrong(lease_expires_at),
             Some(window) => {

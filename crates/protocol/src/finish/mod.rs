@@ -91,9 +91,12 @@ pub struct Finish {
     window: Option<Window>,
     is_protected: bool,
     is_lost: bool,
-    /// The ends of leases that were corrected. None is stamped again, or else a delayed copy of the stamp
-    /// that replaced it would match.
+    /// The ends of leases that were corrected, or that a commit required. None is stamped again, or else a
+    /// delayed copy of the write that replaced it, or of that commit, would match.
     corrected: Vec<Timestamp>,
+    /// The end of the lease that a response has shown in the record last. A commit requires it, so it
+    /// cannot be applied once the record has another end.
+    recorded_lease: Timestamp,
     stage: Stage,
     step: Step,
     tries: Tries,
@@ -128,9 +131,7 @@ enum Step {
 /// A write that needs store time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Order {
-    Commit {
-        on_doubt: FailureWrite,
-    },
+    Commit,
     /// The parts of the answer are kept until this time, in epoch seconds.
     Complete {
         kept_until: i64,
@@ -145,10 +146,13 @@ enum Purpose {
     Complete {
         completed_at: Timestamp,
     },
-    /// A commit that stays in doubt is resolved by the write `on_doubt`.
     Commit {
         completed_at: Timestamp,
-        on_doubt: FailureWrite,
+    },
+    /// Move the end of the lease, so that a commit in doubt is applied before that or never. The handler
+    /// keeps the key.
+    CloseOff {
+        completed_at: Timestamp,
     },
     /// Keep the failure or release the key. `is_in_doubt`: the outcome of an earlier try is unknown.
     Fail {
@@ -167,7 +171,8 @@ impl Purpose {
     const fn completed_at(self) -> Option<Timestamp> {
         match self {
             Self::Complete { completed_at }
-            | Self::Commit { completed_at, .. }
+            | Self::Commit { completed_at }
+            | Self::CloseOff { completed_at }
             | Self::ResolveCommit { completed_at } => Some(completed_at),
             Self::Fail { .. } | Self::FindCommit => None,
         }
@@ -188,6 +193,8 @@ impl Finish {
             window,
             is_lost: false,
             corrected: Vec::new(),
+            recorded_lease: window
+                .map_or(Timestamp::from_millis(0), |window| window.lease_expires_at),
             stage: Stage::Open,
             step: Step::Idle,
             tries: Tries::until(now.lasting(Duration::ZERO)),
@@ -261,6 +268,7 @@ impl Machine for Finish {
             Step::Idle | Step::Learning(_) | Step::Reading(..) | Step::Pausing(..) => None,
         };
         self.knowledge.learn(reply, write);
+        self.note_lease();
         let command = match (step, &reply.outcome) {
             (Step::Writing(write, purpose), Outcome::Write(result)) => {
                 self.after_write(now, result, write, purpose)

@@ -11,13 +11,15 @@ use crate::write::Write;
 impl Finish {
     pub(super) fn out_of_time(&mut self, now: Now, purpose: Purpose) -> Command {
         match purpose {
-            Purpose::Commit { completed_at, on_doubt } => match self.knowledge.no_effect() {
+            Purpose::Commit { completed_at } => match self.knowledge.no_effect() {
                 Some(proof) => {
                     Command::Return(FinishResult::NotCommitted(NothingHappened::proved(&proof)))
                 }
-                None => self.resolve_commit(now, completed_at, on_doubt),
+                None => self.close_off(now, completed_at),
             },
-            Purpose::ResolveCommit { .. } => self.over(FinishResult::Unknown),
+            Purpose::CloseOff { .. } | Purpose::ResolveCommit { .. } => {
+                self.over(FinishResult::Unknown)
+            }
             Purpose::Complete { .. } | Purpose::Fail { .. } if self.has_commit_in_doubt() => {
                 self.concluded(purpose, FinishResult::Unknown)
             }
@@ -45,6 +47,7 @@ impl Finish {
                 Purpose::Complete { .. } | Purpose::Commit { .. } => {
                     self.concluded(purpose, FinishResult::Stored)
                 }
+                Purpose::CloseOff { completed_at } => self.closed_off(now, completed_at),
                 Purpose::Fail { .. } | Purpose::ResolveCommit { .. } | Purpose::FindCommit => {
                     self.given_up(purpose)
                 }
@@ -55,7 +58,7 @@ impl Finish {
                 self.given_up(purpose)
             }
             WriteResult::Rejected(None) => self.read(now, Some(write), purpose),
-            // If an earlier try may still be applied, the commit is resolved and the operation is over.
+            // If an earlier try may still be applied, it is closed off.
             WriteResult::ItemsRejected(()) => self.out_of_time(now, purpose),
             WriteResult::NotApplied(Cause::Other)
                 if matches!(purpose, Purpose::Commit { .. }) && !self.has_commit_in_doubt() =>
@@ -98,18 +101,24 @@ impl Finish {
                 let result = if is_this { FinishResult::Stored } else { FinishResult::Committed };
                 self.concluded(purpose, result)
             }
-            Some((State::Pending { .. }, _)) => self.retry(now, write, purpose),
+            Some((State::Pending { .. }, _)) => match purpose {
+                Purpose::CloseOff { completed_at } => self.closed_off(now, completed_at),
+                _ => self.retry(now, write, purpose),
+            },
             Some((State::Failed | State::Released, _)) => match purpose {
-                Purpose::Commit { .. } | Purpose::ResolveCommit { .. } | Purpose::Fail { .. } => {
-                    self.given_up(purpose)
-                }
+                Purpose::Commit { .. }
+                | Purpose::CloseOff { .. }
+                | Purpose::ResolveCommit { .. }
+                | Purpose::Fail { .. } => self.given_up(purpose),
                 Purpose::Complete { .. } => self.lost(now, purpose),
                 Purpose::FindCommit => Command::Return(FinishResult::Unknown),
             },
             None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
             // Its retention is over, or it was deleted.
             None => match purpose {
-                Purpose::Fail { .. } | Purpose::ResolveCommit { .. } => self.given_up(purpose),
+                Purpose::Fail { .. } | Purpose::CloseOff { .. } | Purpose::ResolveCommit { .. } => {
+                    self.given_up(purpose)
+                }
                 Purpose::Commit { .. } if self.is_protected => self.lost(now, purpose),
                 Purpose::Commit { .. } | Purpose::Complete { .. } => {
                     self.retry(now, write, purpose)
@@ -158,7 +167,10 @@ impl Finish {
             {
                 Command::Return(FinishResult::LeaseLost)
             }
-            Purpose::Commit { .. } | Purpose::ResolveCommit { .. } | Purpose::FindCommit
+            Purpose::Commit { .. }
+            | Purpose::CloseOff { .. }
+            | Purpose::ResolveCommit { .. }
+            | Purpose::FindCommit
                 if has_no_effect =>
             {
                 self.is_lost = true;
@@ -167,6 +179,7 @@ impl Finish {
             Purpose::Fail { .. }
             | Purpose::Complete { .. }
             | Purpose::Commit { .. }
+            | Purpose::CloseOff { .. }
             | Purpose::ResolveCommit { .. }
             | Purpose::FindCommit => self.concluded(purpose, FinishResult::Unknown),
         }
@@ -177,6 +190,7 @@ impl Finish {
         match purpose {
             Purpose::Complete { .. } => Command::Return(result),
             Purpose::Commit { .. }
+            | Purpose::CloseOff { .. }
             | Purpose::Fail { .. }
             | Purpose::ResolveCommit { .. }
             | Purpose::FindCommit => self.over(result),

@@ -23,7 +23,7 @@ impl Finish {
         self.created_at.get_or_insert(stamp.at);
         self.retention.stamped(stamp);
         let (write, purpose) = match order {
-            Order::Commit { on_doubt } => self.commit_write(stamp, on_doubt),
+            Order::Commit => self.commit_write(stamp),
             Order::Complete { kept_until } => self.completion(stamp, kept_until),
             Order::Fail(failure) => {
                 (self.failure_write(stamp, failure), Purpose::Fail { is_in_doubt: false })
@@ -49,10 +49,10 @@ impl Finish {
             return Command::Pause { bound, max: bound };
         }
         match (order, self.knowledge.no_effect()) {
-            (Order::Commit { .. }, Some(proof)) => {
+            (Order::Commit, Some(proof)) => {
                 Command::Return(FinishResult::NotCommitted(NothingHappened::proved(&proof)))
             }
-            (Order::ResolveCommit(..), _) | (Order::Commit { .. }, None) => {
+            (Order::ResolveCommit(..), _) | (Order::Commit, None) => {
                 self.over(FinishResult::Unknown)
             }
             (Order::Complete { .. } | Order::Fail(_), _) => {
@@ -120,6 +120,9 @@ impl Finish {
         if write.record.is_completed() {
             let lease_ends = self.lease_expires_at().seconds_up();
             write.record.expires_at = write.record.expires_at.max(lease_ends);
+        }
+        if self.is_protected && matches!(purpose, Purpose::Commit { .. }) {
+            write.condition = self.require_recorded_lease();
         }
         self.knowledge.send(&write);
         self.step = Step::Writing(write.clone(), purpose);
