@@ -10,7 +10,7 @@ use bytes::{Buf as _, Bytes};
 use super::codec::Coder;
 use super::compression::{self, Codec};
 use super::reason::NOT_ENCODED;
-use super::stored::too_large;
+use super::reason::too_large;
 use super::{Answer, flat};
 
 /// The header of encoded bytes in a record: the codec, and the plain length as a big-endian u32.

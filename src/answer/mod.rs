@@ -27,7 +27,8 @@ pub(crate) use self::encoded::Unstorable;
 pub(crate) use self::json::to_json;
 pub(crate) use self::pack::{Packed, pack};
 pub(crate) use self::parts::Manifest;
-pub(crate) use self::stored::{Stored, too_large};
+pub(crate) use self::reason::too_large;
+pub(crate) use self::stored::Stored;
 
 /// The kind of an operation's answers. A record can hold either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::compression::Codec;
 use super::encoded::Encoded;
-use super::stored::Stored;
 use crate::fault_injection::{self, FaultPoint, is_broken};
 use crate::record::OwnerId;
 
@@ -177,9 +176,9 @@ impl Content {
 
     /// Returns the same bytes as they are stored in the record, in case the parts cannot be written;
     /// `None` if the record has no room.
-    pub(crate) fn in_record(self) -> Option<Stored> {
+    pub(crate) fn in_record(self) -> Option<Encoded> {
         let fits = self.fits_in_record && !is_broken(FaultPoint::LoseUnwrittenAnswers);
-        fits.then_some(Stored::Encoded(self.encoded))
+        fits.then_some(self.encoded)
     }
 
     /// Copies one part, counted from 0.

@@ -17,3 +17,8 @@ pub(crate) mod http {
     pub(crate) const STREAMED: &str =
         "it is longer than Policy::max_answer_bytes, and was sent as it arrived";
 }
+
+/// Why an answer is not readable.
+pub(crate) fn too_large(bytes: usize, limit: usize) -> String {
+    format!("it has {bytes} bytes, and Policy::max_answer_bytes is {limit}")
+}

@@ -95,8 +95,3 @@ impl Manifest {
         Encoded::new(self.codec, self.plain_bytes, bytes).open(max_bytes, coder)
     }
 }
-
-/// Why an answer is not readable.
-pub(crate) fn too_large(bytes: usize, limit: usize) -> String {
-    format!("it has {bytes} bytes, and Policy::max_answer_bytes is {limit}")
-}

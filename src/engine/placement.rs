@@ -88,7 +88,7 @@ impl Core {
             operation = key.operation(), %error,
             "an answer's parts were not confirmed: it goes into its record"
         );
-        Ok(in_record)
+        Ok(Stored::Encoded(in_record))
     }
 
     /// Returns the form of a failure that is kept, if it can be stored next to so many bytes of

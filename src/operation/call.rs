@@ -79,7 +79,7 @@ impl<Hook> Call<Hook> {
     ///
     /// A call whose handler has errors of another type does not compile:
     ///
-    /// ```compile_fail,E0277
+    /// ```compile_fail,E0308
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// let call = idempotency.operation("charge").key("order-42").replay_errors::<String>();
     /// call.run(async |_| Ok::<_, std::io::Error>(1200)).await?;
@@ -151,7 +151,7 @@ impl<Errors> Call<Unset, Errors> {
     ///
     /// A hook with other types than the handler's does not compile:
     ///
-    /// ```compile_fail,E0271
+    /// ```compile_fail,E0308
     /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
     /// use dynamodb_idempotency::{Abandoned, Reconciled};
     ///

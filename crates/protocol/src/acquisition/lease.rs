@@ -110,11 +110,7 @@ impl Acquisition {
 
     /// [`verify_lease`](Self::verify_lease) checks the stamp before anything runs.
     fn send_lease(&mut self, now: Now, stamp: Stamp, intent: Intent, length: Duration) -> Command {
-        let term = match intent {
-            Intent::Restamp { .. } => self.rules.held_term(stamp, length),
-            _ => self.rules.term(stamp, length),
-        };
-        let term = term.unlike(&self.stamped);
+        let term = self.rules.term(stamp, length).unlike(&self.stamped);
         self.stamped.push(term.lease_expires_at);
         let write = self.lease_write(stamp, intent, term);
         self.dispatch(now, write, intent)
