@@ -100,7 +100,7 @@ fn at_zero(learned: Learned) -> Learned {
     let by = learned.received.uptime.0;
     let wall = learned.received.wall.shifted(-by);
     let received = Local { wall, uptime: Uptime(0) };
-    Learned { date: learned.date.map(|date| date.shifted(-by)), received, ..learned }
+    Learned { floor: learned.floor.map(|floor| floor.shifted(-by)), received, ..learned }
 }
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ impl Turn<'_> {
         if renewed.since(window.lease_expires_at) < Duration::from_secs(1) {
             return None;
         }
-        execution.renewal = Some(self.request(Wire::write(write, &self.process.clock)));
+        execution.renewal = Some(self.request(Wire::renewal(write)));
         self.process.phase = Phase::Executing(execution);
         Some(self)
     }
@@ -212,8 +212,7 @@ impl Turn<'_> {
                 Renewal::Wrong(wrong) if !is_restamp => execution.finish.restamp(now, wrong),
                 _ => None,
             };
-            execution.renewal =
-                restamp.map(|write| self.request(Wire::write(write, &self.process.clock)));
+            execution.renewal = restamp.map(|write| self.request(Wire::renewal(write)));
         }
         self.process.phase = Phase::Executing(execution);
         self

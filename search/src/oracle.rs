@@ -68,8 +68,7 @@ impl State {
         }
         let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
         // Not promised: a clock jumps forward, and the process ends within the round trip that takes the key.
-        let has_jumped =
-            matches!(wire, Wire::Write(write) if write.0.form != Form::Stamp && write.1);
+        let has_jumped = matches!(wire, Wire::Write(write) if write.1);
         if lock.is_some_and(|lock| lock > most_locked(row)) && !has_jumped {
             self.violate("a key is locked for longer than a lease");
         }
@@ -130,19 +129,19 @@ impl State {
         let own = self.store.record.as_ref().filter(|record| record.header.owner == owner(seat));
         let known = granted.knowledge.own().and_then(|own| own.steps);
         let is_held = own.is_some_and(|own| own.header.state.lease_expires_at().is_some());
-        let is_wrong = own.is_some_and(|own| own.header.attempt != granted.attempt);
+        let is_wrong = own.is_some_and(|own| own.header.attempt != granted.attempts.number);
         let forgets = is_held && own.is_some_and(|own| own.header.steps != known);
         let is_over = store_time(self.tick) > window.lease_expires_at;
         if !is_held && !is_over && !clock.is_blind {
             self.violate("runs without a record");
         }
-        if is_wrong || (granted.attempt <= self.ledger.attempt && !row.mixes_completed()) {
+        if is_wrong || (granted.attempts.number <= self.ledger.attempt && !row.mixes_completed()) {
             self.violate("the attempt has not grown");
         }
         if forgets {
             self.violate("a stored step would be done again");
         }
-        self.ledger.attempt = granted.attempt;
+        self.ledger.attempt = granted.attempts.number;
     }
 
     /// A handler is polled.
@@ -305,7 +304,7 @@ impl State {
                 }
             }
             FinishResult::NotCommitted(_) => {
-                self.violate("the handler continues after it has returned")
+                self.violate("the handler continues after it has returned");
             }
         }
         Fate::default()

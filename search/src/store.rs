@@ -43,8 +43,8 @@ pub(crate) enum Wire {
     Step(usize),
 }
 
-/// A [`Write`], and whether a clock had failed when it was stamped. Ordered, because the delayed ones are
-/// sorted.
+/// A [`Write`], and whether a clock had failed when it was stamped, other than a renewal.
+/// Ordered, because the delayed ones are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WireWrite(pub(crate) Write, pub(crate) bool);
 
@@ -63,6 +63,11 @@ impl Ord for WireWrite {
 impl Wire {
     pub(crate) fn write(write: Write, clock: &Clock) -> Self {
         Self::Write(Arc::new(WireWrite(write, clock.has_failed())))
+    }
+
+    /// The renewal of a lease, which no clock makes too long.
+    pub(crate) fn renewal(write: Write) -> Self {
+        Self::Write(Arc::new(WireWrite(write, false)))
     }
 
     pub(crate) const fn is_read(&self) -> bool {

@@ -289,9 +289,9 @@ impl Execution {
         let claim = Claim {
             key: call.key.clone(),
             owner: *granted.knowledge.me(),
-            attempt: granted.attempt,
+            attempt: granted.attempts.number,
             fingerprint: call.fingerprint.to_store(),
-            created_at: granted.created_at.unwrap_or_else(|| core.table.clock.guess()),
+            created_at: granted.attempts.created_at.unwrap_or_else(|| core.table.clock.guess()),
         };
         let rules = call.rules(core, false);
         let inner = Inner {

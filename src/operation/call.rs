@@ -404,7 +404,9 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
 }
 
 /// Encodes a function's answer and its errors as JSON.
-pub(super) struct Json<T, E, Errors>(pub(super) PhantomData<fn() -> (T, E, Errors)>);
+pub(super) struct Json<T, E, Errors>(pub(super) Types<(T, E, Errors)>);
+
+type Types<T> = PhantomData<fn() -> T>;
 
 impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding for Json<T, E, Errors> {
     type Value = T;
@@ -430,13 +432,16 @@ mod tests {
     use super::*;
     use crate::idempotency::Idempotency;
 
-    #[test]
-    fn a_call_is_shown_without_its_key() {
+    fn idempotency() -> Idempotency {
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
             .build();
-        let client = aws_sdk_dynamodb::Client::from_conf(config);
-        let idempotency = Idempotency::new(client, "t");
+        Idempotency::new(aws_sdk_dynamodb::Client::from_conf(config), "t")
+    }
+
+    #[test]
+    fn a_call_is_shown_without_its_key() {
+        let idempotency = idempotency();
         let shown = format!("{:?}", idempotency.operation("charge").key("canary"));
         assert!(shown.contains("charge") && !shown.contains("canary"), "{shown}");
     }
@@ -445,11 +450,7 @@ mod tests {
     /// them.
     #[test]
     fn the_future_of_a_call_is_small() {
-        let config = aws_sdk_dynamodb::Config::builder()
-            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
-            .build();
-        let client = aws_sdk_dynamodb::Client::from_conf(config);
-        let idempotency = Idempotency::new(client, "t");
+        let idempotency = idempotency();
         let call = idempotency.operation("o").key("k");
         let future = call.run(async |_| Ok::<_, Error>(1_u8));
         let bytes = std::mem::size_of_val(&future);

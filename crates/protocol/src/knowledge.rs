@@ -105,11 +105,11 @@ impl Knowledge {
     pub fn learn(&mut self, reply: &Reply, write: Option<&Write>) {
         match (&reply.outcome, write) {
             (Outcome::Read(ReadResult::Found(record)), _) => self.see(record.clone()),
-            (Outcome::Read(ReadResult::Stale(_) | ReadResult::Failed(_)), _) => {}
             (Outcome::Write(result), Some(write)) => {
                 self.learn_result(result, reply.is_in_doubt, write);
             }
-            (Outcome::Write(_), None) => {}
+            (Outcome::Read(ReadResult::Stale(_) | ReadResult::Failed(_)), _)
+            | (Outcome::Write(_), None) => {}
         }
     }
 

@@ -85,6 +85,38 @@ pub struct Version {
     pub steps: Option<usize>,
 }
 
+/// How an operation's records count its attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Attempts {
+    /// Of the attempt that runs, or would run.
+    pub number: u32,
+    pub released: u32,
+    /// `None` if nothing was written.
+    pub created_at: Option<Timestamp>,
+}
+
+impl Attempts {
+    pub(crate) const FIRST: Self = Self { number: 1, released: 0, created_at: None };
+
+    pub(crate) fn of(record: &Header) -> Self {
+        let (number, released) = (record.attempt, record.released_attempts);
+        Self { number, released, created_at: Some(record.created_at) }
+    }
+
+    /// The record that `owner` writes at `now`.
+    pub(crate) fn header(
+        self,
+        owner: &OwnerId,
+        now: Timestamp,
+        state: State,
+        completed_at: Option<Timestamp>,
+        expires_at: i64,
+    ) -> Header {
+        let times = (self.created_at.unwrap_or(now), completed_at, expires_at);
+        Header::of(owner, state, (self.number, self.released), times)
+    }
+}
+
 impl Header {
     /// A record of `owner` without steps. The pairs are `attempt` and `released_attempts`, and the times
     /// of creation, completion and expiry.

@@ -184,8 +184,8 @@ pub struct Learned {
     pub offset: i64,
     /// Its lower bound.
     pub least: i64,
-    /// Of the last response.
-    pub date: Option<Timestamp>,
+    /// Store time was at least this when the last response was received. `None` if it had no `Date`.
+    pub floor: Option<Timestamp>,
     pub received: Local,
 }
 
@@ -199,12 +199,15 @@ impl Learned {
         // An earlier bound is valid if no clock has jumped since.
         let bounded = before.filter(|learned| !are_apart(learned.received, received));
         let least = bounded.map_or(least, |learned| learned.least.clamp(least, most));
-        Self { offset, least, date: Some(date), received }
+        // The monotonic clock never measures too much, so a slow response does not lower the bound.
+        let floor = before.and_then(|learned| learned.by_uptime(received));
+        let floor = floor.map_or(date, |floor| floor.clamp(date, time.latest()));
+        Self { offset, least, floor: Some(floor), received }
     }
 
     /// After a response without a `Date`: the local clock is used.
     pub fn undated(received: Local) -> Self {
-        Self { offset: 0, least: 0, date: None, received }
+        Self { offset: 0, least: 0, floor: None, received }
     }
 
     fn store(self, now: Local) -> Timestamp {
@@ -213,13 +216,14 @@ impl Learned {
     }
 
     fn by_uptime(self, now: Local) -> Option<Timestamp> {
-        Some(self.date?.plus(now.uptime.since(self.received.uptime)))
+        Some(self.floor?.plus(now.uptime.since(self.received.uptime)))
     }
 }
 
 /// A time that may be written into a record. It exists only if a response has shown store time.
 ///
-/// It is the wall clock plus the offset learned last, and never before the last `Date` plus the time since.
+/// It is the wall clock plus the offset learned last, and never before the earliest time by the
+/// monotonic clock.
 /// A clock that has jumped or stopped since that response makes it wrong. So the machines verify each stamp
 /// by the `Date` of the response that shows it, and correct it if it is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -227,8 +231,8 @@ pub struct Stamp {
     pub at: Timestamp,
     /// The earliest possible store time, if no clock has jumped since the last response.
     pub earliest: Timestamp,
-    /// The last `Date` plus the monotonic time since. It is too early after a freeze, but a jump of the wall
-    /// clock does not change it. Without a `Date`, the same as `at`.
+    /// The earliest store time by the monotonic clock. It is too early after a freeze, but a jump of the
+    /// wall clock does not change it. Without a `Date`, the same as `at`.
     pub by_uptime: Timestamp,
     /// When it was made.
     pub made: Uptime,

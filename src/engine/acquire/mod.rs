@@ -188,10 +188,10 @@ impl<'a> Acquirer<'a> {
 
     /// The ending of the execution if it succeeds.
     fn start(&self, granted: &protocol::Granted) -> Ending {
-        let is_first = granted.attempt.saturating_sub(granted.released_attempts) <= 1;
+        let is_first = granted.attempts.number.saturating_sub(granted.attempts.released) <= 1;
         match granted.replaced.as_ref().map(|replaced| replaced.state) {
             Some(State::Pending { .. }) => {
-                let (operation, attempt) = (self.call.key.operation(), granted.attempt);
+                let (operation, attempt) = (self.call.key.operation(), granted.attempts.number);
                 tracing::warn!(operation, attempt, "an abandoned operation is taken over");
                 signals::takeover(operation);
                 Ending::Takeover

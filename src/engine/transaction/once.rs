@@ -298,7 +298,7 @@ impl<'a> Caller<'a> {
             Ok(TransactionResult::Executed | TransactionResult::Fallback) if self.is_written => {
                 match replaced {
                     Some(State::Pending { .. }) => Ending::Takeover,
-                    _ if granted.attempt > 1 => Ending::Retry,
+                    _ if granted.attempts.number > 1 => Ending::Retry,
                     _ => Ending::First,
                 }
             }
@@ -306,7 +306,7 @@ impl<'a> Caller<'a> {
             Ok(_) => Ending::NotWritten,
             Err(error) => Ending::of_error(error),
         };
-        let attempt = self.is_written.then_some(granted.attempt);
+        let attempt = self.is_written.then_some(granted.attempts.number);
         self.call.signals.ended(self.claim.key.operation(), ending, attempt);
     }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::condition::{Condition, Term};
 use crate::lease::LeaseTerm;
 use crate::machine::{Cause, Reply};
-use crate::record::{Header, State};
+use crate::record::{Attempts, Header, State};
 use crate::rules::{MIN_LIMIT, TooLate};
 use crate::time::{Now, Stamp, Timestamp};
 use crate::write::{Form, Write};
@@ -20,9 +20,7 @@ impl Acquisition {
     /// A read or a rejected write has shown this call's own record.
     pub(super) fn acquired(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
         if let Some(own) = self.knowledge.own() {
-            self.attempt = own.attempt;
-            self.released_attempts = own.released_attempts;
-            self.created_at = Some(own.created_at);
+            self.attempts = Attempts::of(own);
         }
         self.verify_lease(now, lease_expires_at)
     }
@@ -123,25 +121,20 @@ impl Acquisition {
             (Intent::Create, _) => self.start_from_scratch(stamp, 0),
             (Intent::Replace { attempts }, _) => self.start_from_scratch(stamp, attempts),
             (Intent::TakeOver, Some(seen)) => {
-                self.attempt = seen.attempt.saturating_add(1);
-                self.created_at = Some(seen.created_at);
-                self.released_attempts = seen.released_attempts;
+                let number = seen.attempt.saturating_add(1);
+                self.attempts = Attempts { number, ..Attempts::of(&seen) };
                 self.replaced = Some(seen);
             }
             // A resolution is not an attempt.
-            (Intent::Resolve(_), Some(seen)) => {
-                (self.attempt, self.created_at) = (seen.attempt, Some(seen.created_at));
-                self.released_attempts = seen.released_attempts;
-            }
+            (Intent::Resolve(_), Some(seen)) => self.attempts = Attempts::of(&seen),
             (Intent::Restamp { .. } | Intent::TakeOver | Intent::Resolve(_), _) => {}
         }
     }
 
     /// The earlier attempts have left nothing, so they do not count.
     fn start_from_scratch(&mut self, stamp: Stamp, attempts: u32) {
-        self.attempt = attempts.saturating_add(1);
-        self.released_attempts = attempts;
-        self.created_at = Some(stamp.at);
+        let (number, created_at) = (attempts.saturating_add(1), Some(stamp.at));
+        self.attempts = Attempts { number, released: attempts, created_at };
         self.replaced = None;
     }
 
@@ -187,9 +180,7 @@ impl Acquisition {
         completed_at: Option<Timestamp>,
         expires_at: i64,
     ) -> Header {
-        let attempts = (self.attempt, self.released_attempts);
-        let times = (self.created_at.unwrap_or(stamp.at), completed_at, expires_at);
-        Header::of(self.knowledge.me(), state, attempts, times)
+        self.attempts.header(self.knowledge.me(), stamp.at, state, completed_at, expires_at)
     }
 
     pub(super) fn dispatch(&mut self, now: Now, write: Write, intent: Intent) -> Command {

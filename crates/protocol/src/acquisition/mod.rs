@@ -14,7 +14,7 @@ use crate::lease::Window;
 use crate::machine::{Cause, Machine, Outcome, Reply};
 use crate::owner::OwnerId;
 use crate::policy::FirstRequest;
-use crate::record::{Header, Version};
+use crate::record::{Attempts, Header, Version};
 use crate::retention::Retention;
 use crate::rules::{MIN_LIMIT, Rules};
 use crate::time::{Backoff, Deadline, Now, StoreTime, Timestamp, Uptime};
@@ -99,10 +99,8 @@ pub struct Granted {
     pub knowledge: Knowledge,
     /// The record that was taken over, if there was one.
     pub replaced: Option<Header>,
-    pub attempt: u32,
-    pub released_attempts: u32,
-    /// `None` if nothing was written: no record protects the execution.
-    pub created_at: Option<Timestamp>,
+    /// `created_at` is `None` if no record protects the execution.
+    pub attempts: Attempts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -124,9 +122,7 @@ pub struct Acquisition {
     is_contended: bool,
     /// The record that this call took over, or tried to.
     replaced: Option<Header>,
-    attempt: u32,
-    released_attempts: u32,
-    created_at: Option<Timestamp>,
+    attempts: Attempts,
     /// Of the transaction, or of the answer that replaces it. No two completions of a call have the same
     /// time.
     completed_at: Option<Timestamp>,
@@ -299,9 +295,7 @@ impl Acquisition {
             obstacle: Obstacle::Nothing,
             is_contended: false,
             replaced: None,
-            attempt: 1,
-            released_attempts: 0,
-            created_at: None,
+            attempts: Attempts::FIRST,
             completed_at: None,
             rejected_at: None,
             expires_at: 0,
@@ -328,9 +322,7 @@ impl Acquisition {
         Granted {
             knowledge: self.knowledge.clone(),
             replaced: self.replaced.clone(),
-            attempt: self.attempt,
-            released_attempts: self.released_attempts,
-            created_at: self.created_at,
+            attempts: self.attempts,
         }
     }
 

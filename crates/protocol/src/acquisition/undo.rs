@@ -23,7 +23,7 @@ impl Acquisition {
         self.retention.stamped(stamp);
         let retained = stamp.at.plus(self.rules.retention).seconds_up();
         // No handler has seen the attempt, so its number is used again.
-        let attempt = self.attempt.saturating_sub(1);
+        let attempt = self.attempts.number.saturating_sub(1);
         let failed = self.header(stamp, State::Failed, Some(stamp.at), retained);
         let restored = restored(self.replaced.as_ref(), &Header { attempt, ..failed });
         let record = restored.unwrap_or_else(|| self.released(stamp));
@@ -65,7 +65,7 @@ impl Acquisition {
 
     /// A record that no call owns. The attempt does not count, because no handler has seen it.
     pub(super) fn released(&self, stamp: Stamp) -> Header {
-        let attempt = self.attempt.saturating_sub(1);
+        let attempt = self.attempts.number.saturating_sub(1);
         let expires_at = released_until(stamp.at, stamp.at);
         Header { attempt, ..self.header(stamp, State::Released, None, expires_at) }
     }

@@ -8,7 +8,8 @@
 use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
 use crate::condition::{Condition, Term};
 use crate::knowledge::NothingHappened;
-use crate::record::{Header, State};
+use crate::lease::LeaseTerm;
+use crate::record::State;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
 use crate::write::{Form, Write};
@@ -71,6 +72,10 @@ impl Finish {
         if !self.corrected.contains(&self.recorded_lease) {
             self.corrected.push(self.recorded_lease);
         }
+        self.recorded_lease_held()
+    }
+
+    fn recorded_lease_held(&self) -> Condition {
         self.held().and(Term::LeaseExpiresAt(self.recorded_lease))
     }
 
@@ -83,25 +88,22 @@ impl Finish {
     /// Makes sure that a commit in doubt was applied, or cannot be applied any more. An execution without a
     /// record can only read.
     pub(super) fn close_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
-        self.tries = Tries::until(self.tries_until(now));
-        if self.is_protected {
-            let write = self.closing_write();
-            return self.send(now, write, Purpose::CloseOff { completed_at });
+        if !self.is_protected {
+            return self.read_commit(now, completed_at);
         }
-        self.read(now, None, Purpose::ResolveCommit { completed_at })
+        self.tries = Tries::until(self.tries_until(now));
+        let write = self.closing_write();
+        self.send(now, write, Purpose::CloseOff { completed_at })
     }
 
     fn closing_write(&self) -> Write {
-        let mut lease_expires_at = self.recorded_lease.shifted(1);
-        while self.corrected.contains(&lease_expires_at) {
-            lease_expires_at = lease_expires_at.shifted(1);
-        }
-        let attempts = (self.attempt, self.released_attempts);
-        let times = (self.created_at.unwrap_or(lease_expires_at), None, 0);
+        // The write changes no other attribute than the lease.
+        let later = LeaseTerm { lease_expires_at: self.recorded_lease.shifted(1), expires_at: 0 };
+        let LeaseTerm { lease_expires_at, expires_at } = later.unlike(&self.corrected);
         let state = State::Pending { lease_expires_at };
-        let record = Header::of(self.knowledge.me(), state, attempts, times);
-        let condition = self.held().and(Term::LeaseExpiresAt(self.recorded_lease));
-        Write { form: Form::Touch, condition, record }
+        let me = self.knowledge.me();
+        let record = self.attempts.header(me, lease_expires_at, state, None, expires_at);
+        Write { form: Form::Touch, condition: self.recorded_lease_held(), record }
     }
 
     /// The record is PENDING and ours. The handler continues, unless a commit requires the lease that was
@@ -166,11 +168,15 @@ impl Finish {
         completed_at: Timestamp,
         failure: FailureWrite,
     ) -> Command {
-        let until = self.tries_until(now);
-        if self.is_protected {
-            return self.begin(now, Order::ResolveCommit(completed_at, failure), until);
+        if !self.is_protected {
+            return self.read_commit(now, completed_at);
         }
-        self.tries.until = until;
+        let until = self.tries_until(now);
+        self.begin(now, Order::ResolveCommit(completed_at, failure), until)
+    }
+
+    fn read_commit(&mut self, now: Now, completed_at: Timestamp) -> Command {
+        self.tries.until = self.tries_until(now);
         self.read(now, None, Purpose::ResolveCommit { completed_at })
     }
 }

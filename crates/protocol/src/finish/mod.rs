@@ -15,7 +15,7 @@ use crate::acquisition::Granted;
 use crate::knowledge::{Knowledge, NothingHappened};
 use crate::lease::Window;
 use crate::machine::{Machine, Outcome, ReadResult, Reply};
-use crate::record::Header;
+use crate::record::{Attempts, Header};
 use crate::retention::Retention;
 use crate::rules::Rules;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -82,10 +82,8 @@ pub enum Renewal {
 pub struct Finish {
     rules: Rules,
     knowledge: Knowledge,
-    attempt: u32,
-    released_attempts: u32,
-    /// `None` for an execution without a record, until its first write.
-    created_at: Option<Timestamp>,
+    /// `created_at` is `None` for an execution without a record, until its first write.
+    attempts: Attempts,
     replaced: Option<Header>,
     /// `None` if no record protects the execution, and after [`stop`](Self::stop).
     window: Option<Window>,
@@ -181,13 +179,11 @@ impl Purpose {
 
 impl Finish {
     pub fn new(granted: Granted, rules: Rules, window: Option<Window>, now: Now) -> Self {
-        let Granted { knowledge, replaced, attempt, released_attempts, created_at } = granted;
+        let Granted { knowledge, replaced, attempts } = granted;
         Self {
             rules,
             knowledge,
-            attempt,
-            released_attempts,
-            created_at,
+            attempts,
             replaced,
             is_protected: window.is_some(),
             window,

@@ -20,7 +20,7 @@ impl Finish {
     /// have had a response.
     pub(super) fn carry_out(&mut self, now: Now, order: Order) -> Command {
         let Some(stamp) = now.stamp() else { return self.learn(now, order) };
-        self.created_at.get_or_insert(stamp.at);
+        self.attempts.created_at.get_or_insert(stamp.at);
         self.retention.stamped(stamp);
         let (write, purpose) = match order {
             Order::Commit => self.commit_write(stamp),
@@ -79,7 +79,7 @@ impl Finish {
         let expires_at = self.expires_at(stamp.at);
         let failed = self.header(stamp, State::Failed, Some(stamp.at), expires_at);
         // A handler has seen the attempt, so its number is not used again; but it does not count.
-        let released_attempts = self.released_attempts.saturating_add(1);
+        let released_attempts = self.attempts.released.saturating_add(1);
         let undone = Header { released_attempts, ..failed.clone() };
         let kept = match failure {
             FailureWrite::Release => None,
@@ -100,7 +100,7 @@ impl Finish {
     }
 
     pub(super) fn completable(&self) -> Condition {
-        Condition::completable_by(*self.knowledge.me(), self.attempt)
+        Condition::completable_by(*self.knowledge.me(), self.attempts.number)
     }
 
     pub(super) fn header(
@@ -110,9 +110,7 @@ impl Finish {
         completed_at: Option<Timestamp>,
         expires_at: i64,
     ) -> Header {
-        let attempts = (self.attempt, self.released_attempts);
-        let times = (self.created_at.unwrap_or(stamp.at), completed_at, expires_at);
-        Header::of(self.knowledge.me(), state, attempts, times)
+        self.attempts.header(self.knowledge.me(), stamp.at, state, completed_at, expires_at)
     }
 
     pub(super) fn send(&mut self, now: Now, mut write: Write, purpose: Purpose) -> Command {
