@@ -105,7 +105,7 @@ pub async fn first_runs() -> Result<[Vec<Value>; 2]> {
             let parts = [
                 "/Item/owner",
                 "/Item/fingerprint",
-                "/ExpressionAttributeValues/:me",
+                "/ExpressionAttributeValues/:is0",
                 "/Item/created_at/N",
                 "/Item/lease_expires_at/N",
                 "/Item/completed_at/N",

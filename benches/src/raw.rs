@@ -51,7 +51,7 @@ pub async fn create(client: &Client, pk: &str) -> Result<(), Box<SdkError<PutIte
     put(client, pk, "PENDING")
         .item("lease_expires_at", number(2_362_035_007_000))
         .item("expires_at", number(2_362_121_407))
-        .condition_expression("attribute_not_exists(#key)")
+        .condition_expression("(attribute_not_exists(#key))")
         .send()
         .await
         .map_or_else(|error| Err(Box::new(error)), |_| Ok(()))
@@ -67,15 +67,15 @@ pub async fn complete(client: &Client, pk: &str, response: AttributeValue) -> Re
         .item("expires_at", number(2_362_121_377))
         .item("response", response)
         .condition_expression(
-            "(attribute_not_exists(#key) OR (#status = :released AND #attempt < :later) OR (#owner = :me AND #status = :pending))",
+            "(#owner = :is0 AND #status = :is1) OR (attribute_not_exists(#key)) OR (#status = :is2 AND #attempt <= :is3)",
         )
         .expression_attribute_names("#attempt", "attempt")
         .expression_attribute_names("#status", "status")
         .expression_attribute_names("#owner", "owner")
-        .expression_attribute_values(":later", number(2))
-        .expression_attribute_values(":pending", text("PENDING"))
-        .expression_attribute_values(":released", text("RELEASED"))
-        .expression_attribute_values(":me", text(OWNER))
+        .expression_attribute_values(":is3", number(1))
+        .expression_attribute_values(":is1", text("PENDING"))
+        .expression_attribute_values(":is2", text("RELEASED"))
+        .expression_attribute_values(":is0", text(OWNER))
         .send()
         .await?;
     Ok(())

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
 use benches::raw;
 use dynamodb_idempotency::policy::Lease;
-use dynamodb_idempotency::{ErrorKind, Idempotency, Outcome, RunError};
+use dynamodb_idempotency::{ErrorKind, Idempotency, Outcome, Policy, RunError};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tokio::runtime::Builder;
@@ -209,19 +209,15 @@ impl Work {
 
     /// Leaves a handler at work that never ends.
     async fn occupy(&self, n: usize) -> Result<()> {
-        let (idempotency, key) = (self.idempotency.clone(), self.key(n));
+        let hour = |policy: Policy| policy.lease(Lease::Fixed(HOUR));
+        let call = self.idempotency.operation("payments").policy(hour)?.key(self.key(n));
         let (starts, started) = oneshot::channel();
         tokio::spawn(async move {
-            let operation = idempotency
-                .operation("payments")
-                .policy(|policy| policy.lease(Lease::Fixed(HOUR)))
-                .unwrap()
-                .key(key);
             let handler = async |_| {
                 let _ = starts.send(());
                 std::future::pending::<Result<String, Infallible>>().await
             };
-            operation.run(handler).await
+            call.run(handler).await
         });
         Ok(started.await?)
     }
