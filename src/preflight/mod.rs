@@ -202,7 +202,7 @@ impl<'a> Checks<'a> {
                 self.findings.push(
                     Finding::warning(SUBJECT, "no scope is named, so no permission is checked")
                         .fix("name the scopes of your operations (on the command line: --scope)"),
-                )
+                );
             }
         }
         Ok(())
@@ -226,7 +226,7 @@ impl<'a> Checks<'a> {
                         return false;
                     }
                     result => {
-                        is_whole &= self.response(&subject, access.action(), result).is_some()
+                        is_whole &= self.response(&subject, access.action(), result).is_some();
                     }
                 }
             }

@@ -82,9 +82,9 @@ pub(crate) fn run_seed(seed: u64) -> (Setup, Ran) {
 
 fn choose(rng: &mut Rng, simulation: &Simulation, faults: usize) -> Option<Step> {
     let steps = simulation.enabled();
-    let (faulty, usual): (Vec<Step>, Vec<Step>) =
+    let (mishaps, usual): (Vec<Step>, Vec<Step>) =
         steps.iter().copied().partition(|&step| is_fault(step));
-    let fault = if rng.percent(faults) { rng.pick(&faulty) } else { None };
+    let fault = if rng.percent(faults) { rng.pick(&mishaps) } else { None };
     let step = fault.or_else(|| rng.pick(&usual)).or_else(|| rng.pick(&steps))?;
     Some(match step {
         Step::Pause(longest) => Step::Pause(pause(rng, longest)),

@@ -106,13 +106,8 @@ impl Caller {
 
     /// Makes one call and logs its outcome. Returns whether it was a replay.
     pub(crate) async fn call(&self, key: &str, plan: Plan) -> Result<bool> {
-        let operation = self
-            .idempotency
-            .operation(SCOPE)
-            .policy(plan.policy(key))
-            .unwrap()
-            .key(key)
-            .payload(key);
+        let operation =
+            self.idempotency.operation(SCOPE).policy(plan.policy(key))?.key(key).payload(key);
         let handler = async |execution: Execution| self.handle(key, &execution, plan).await;
         let event = match Box::pin(operation.run_with_outcome(handler)).await {
             Ok(outcome) => answered(outcome),

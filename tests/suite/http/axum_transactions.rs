@@ -156,7 +156,7 @@ async fn what_wants_nothing_written_leaves_nothing() {
 /// Nothing is written without protection.
 #[tokio::test]
 async fn what_passes_through_may_read_and_not_write() {
-    let api = Api::open(|http| http.key_optional()).await;
+    let api = Api::open(Http::key_optional).await;
     let keyless = |act| without(order("", act), "idempotency-key");
     for request in [by("PUT", order("k", "read")), keyless("read")] {
         assert_eq!(api.send(request).await.body().as_ref(), b"read");

@@ -137,7 +137,7 @@ async fn the_key_is_needed_and_another_owner_respected() {
 /// Nothing is written without protection.
 #[tokio::test]
 async fn what_passes_through_may_read_and_not_write() {
-    let api = Api::open(|http| http.key_optional()).await;
+    let api = Api::open(Http::key_optional).await;
     let read = api.send(by("GET", post("k", "read"))).await;
     assert_eq!((read.status().as_u16(), read.body().as_ref()), (200, &b"read"[..]));
     problem(&api.send(by("PUT", post("k", "{}"))).await, 500, "Misconfigured");
