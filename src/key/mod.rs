@@ -185,7 +185,7 @@ fn encode_segment(into: &mut String, segment: &str) {
 /// the other.
 ///
 /// ```
-/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+/// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {
 /// use dynamodb_idempotency::policy::KeyForm;
 ///
 /// // An e-mail address must not appear in the table's keys.
@@ -193,6 +193,7 @@ fn encode_segment(into: &mut String, segment: &str) {
 ///     .operation("sign-up")
 ///     .policy(|policy| policy.key_form(KeyForm::Sha256))?
 ///     .key("ada@example.com");
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -26,7 +26,7 @@ pub enum BatchError {
         message: String,
     },
     /// Messages failed, and this source (or
-    /// [`report_batch()`](super::Consumer::partial_response)) accepts no partial response.
+    /// [`report_batch()`](super::Consumer::report_batch)) accepts no partial response.
     Failed {
         /// The number of failed messages.
         failed: usize,

@@ -53,7 +53,7 @@
 //! 7. An empty batch succeeds. The state of a tumbling window is returned unchanged.
 //!
 //! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB
-//! Streams, or call [`report_batch()`](Consumer::partial_response): otherwise Lambda
+//! Streams, or call [`report_batch()`](Consumer::report_batch): otherwise Lambda
 //! treats every response as success. For Kafka, that setting needs provisioned pollers. It is
 //! therefore off by default, and the invocation fails as a whole; messages that are done do not run
 //! again.

@@ -115,7 +115,7 @@ impl<Errors> Call<Unset, Errors> {
     /// Sets the hook that decides about an abandoned operation.
     ///
     /// An operation is abandoned if its owner's lease expired without an answer. The hook replaces
-    /// [`Policy::takeover`]: it checks whether the effect exists, and either returns the answer or
+    /// [`Policy::takeover`](crate::Policy::takeover): it checks whether the effect exists, and either returns the answer or
     /// lets the operation run.
     ///
     /// ```no_run
