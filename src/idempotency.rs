@@ -9,15 +9,15 @@ use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 
 use crate::answer::codec::{AnswerCodec, Coding};
 use crate::clock::Clock;
-use crate::dynamodb::{Snapshot, Table, watchable};
-use crate::engine::cache::Cache;
-use crate::engine::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::ClockShift;
-use crate::kill_switch::{self, DISABLED_ENV};
 use crate::policy::Policy;
-use crate::schema::TableSchema;
+use crate::run::cache::Cache;
+use crate::run::core::Core;
+use crate::run::kill_switch::{self, DISABLED_ENV};
 use crate::signals::{Log, LogKey};
+use crate::store::schema::TableSchema;
+use crate::store::{Snapshot, Table, watchable};
 
 /// Default of [`Builder::request_timeout`].
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

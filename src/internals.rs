@@ -1,4 +1,4 @@
-//! The pure parts of a call, for `fuzz/` and `benches/`. Not part of the API: available only with the
+//! The pure parts of a call, for `tests/fuzz/` and `benches/`. Not part of the API: available only with the
 //! feature `fuzzing`, and may change with every release.
 
 use std::collections::HashMap;
@@ -11,16 +11,16 @@ use http::{HeaderMap, HeaderName, Response};
 use crate::answer::codec::Coding;
 use crate::answer::{Answer, Body, HttpAnswer, Stored, pack};
 use crate::clock::Timestamp;
-use crate::dynamodb;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
-use crate::key::{KeyForm, RecordKey};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::{Condition, Decision, decide};
-use crate::record::{self, Claim, Item, Record, State, random_owner};
-use crate::schema::TableSchema;
+use crate::store;
+use crate::store::key::{KeyForm, RecordKey};
+use crate::store::record::{self, Claim, Item, Record, State, random_owner};
+use crate::store::schema::TableSchema;
 
 const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);
 

@@ -90,7 +90,7 @@
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
-//! | `admin` | no | what the command line in `cli/` is built on; hidden, and without a promise of stability |
+//! | `admin` | no | what the command line in `crates/cli/` is built on; hidden, and without a promise of stability |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
 //! | `jmespath` | no | keys of messages by `JMESPath` expressions |
 //!
@@ -106,13 +106,8 @@
 #[doc(hidden)]
 #[path = "macros.rs"]
 pub mod __macros;
-#[cfg(feature = "admin")]
-#[doc(hidden)]
-pub mod admin;
 mod answer;
 mod clock;
-mod dynamodb;
-mod engine;
 mod error;
 #[cfg(feature = "event")]
 pub mod event;
@@ -146,8 +141,6 @@ pub mod internals;
 mod invocation;
 #[cfg(feature = "event")]
 mod json_event;
-mod key;
-mod kill_switch;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 #[cfg(feature = "http")]
@@ -155,24 +148,19 @@ mod lambda_event;
 #[cfg(feature = "messages")]
 pub mod messages;
 mod operation;
+mod ops;
 pub mod policy;
-mod preflight;
-mod record;
-mod schema;
+mod run;
 pub mod signals;
+mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod user_code;
 
 #[cfg(feature = "macros")]
 pub use crate::__macros::idempotent;
 use dynamodb_idempotency_protocol as protocol;
 
 pub use crate::answer::codec::{AnswerCodec, CodecError};
-pub use crate::engine::execution::Execution;
-pub use crate::engine::hook::{Abandoned, Reconciled};
-pub use crate::engine::snapshot::SnapshotHooks;
-pub use crate::engine::transaction::Transaction;
 pub use crate::error::{
     CommitError, ConditionFailed, Error, ErrorKind, InvalidTransaction, MAX_TRANSACTION_ITEMS,
     RunError, StepError, TransactionError,
@@ -183,10 +171,17 @@ pub use crate::from_env::{TABLE_ENV, sdk_config_loader};
 #[cfg(any(feature = "event", feature = "http"))]
 pub use crate::future::ResponseFuture;
 pub use crate::idempotency::{Builder, Idempotency};
-pub use crate::key::Scope;
-pub use crate::key::derived::{DerivedKey, derive_key};
-pub use crate::kill_switch::DISABLED_ENV;
 pub use crate::operation::{Call, Operation, Outcome, Unset};
+#[cfg(feature = "admin")]
+#[doc(hidden)]
+pub use crate::ops::admin;
+pub use crate::ops::preflight::finding::{Finding, Severity};
 pub use crate::policy::Policy;
-pub use crate::preflight::finding::{Finding, Severity};
-pub use crate::schema::{Attribute, TableSchema};
+pub use crate::run::execution::Execution;
+pub use crate::run::hook::{Abandoned, Reconciled};
+pub use crate::run::kill_switch::DISABLED_ENV;
+pub use crate::run::snapshot::SnapshotHooks;
+pub use crate::run::transaction::Transaction;
+pub use crate::store::key::Scope;
+pub use crate::store::key::derived::{DerivedKey, derive_key};
+pub use crate::store::schema::{Attribute, TableSchema};

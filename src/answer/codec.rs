@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::key::RecordKey;
-use crate::user_code;
+use crate::run::user_code;
+use crate::store::key::RecordKey;
 
 /// The error of an [`AnswerCodec`] that could not encode or decode.
 ///

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::user_code;
+use crate::run::user_code;
 
 /// Returns the JSON of an answer, a failure or a step's result, or why it cannot be stored.
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {

@@ -7,7 +7,7 @@ use super::parts::Content;
 use super::reason::NOT_ENCODED;
 use super::{Answer, Stored};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::record::{MAX_ITEM_BYTES, OwnerId};
+use crate::store::record::{MAX_ITEM_BYTES, OwnerId};
 
 /// The size of a write unit.
 const UNIT_BYTES: usize = 1024;

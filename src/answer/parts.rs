@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::compression::Codec;
 use super::encoded::Encoded;
 use crate::fault_injection::{self, FaultPoint, is_broken};
-use crate::record::OwnerId;
+use crate::store::record::OwnerId;
 
 /// The limits for the size of a part; only the last part may be smaller. With its other attributes a
 /// part is just below a whole number of KB, so that the attributes cost no additional unit.

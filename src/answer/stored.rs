@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::codec::Coder;
 use super::encoded::{Encoded, HEADER_BYTES};
 use super::{Answer, Manifest};
-use crate::record::{OwnerId, value_bytes};
+use crate::store::record::{OwnerId, value_bytes};
 
 /// The record's attribute for the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

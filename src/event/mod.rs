@@ -55,11 +55,11 @@ pub use self::service::Event;
 pub use crate::json_event::JsonEvent;
 
 use self::service::Config;
-use crate::engine::execution::Execution;
 use crate::error::RunError;
 use crate::idempotency::Idempotency;
-use crate::key::Scope;
 use crate::operation::CallConfig;
+use crate::run::execution::Execution;
+use crate::store::key::Scope;
 
 impl Idempotency {
     /// Makes a `lambda_runtime` handler idempotent under `scope`.

@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::fingerprint::Fingerprint;
 use crate::future::ResponseFuture;
@@ -18,6 +17,7 @@ use crate::invocation::{MAX_RESPONSE_BYTES, deadline};
 use crate::json_event::JsonEvent;
 use crate::operation::{Call, CallConfig};
 use crate::policy::Policy;
+use crate::run::execution::Execution;
 
 /// An idempotent handler of events. [`Idempotency::event`](crate::Idempotency::event) creates it.
 ///

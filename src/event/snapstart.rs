@@ -2,7 +2,7 @@
 
 use lambda_runtime::{BoxFuture, Error, SnapStartResource};
 
-use crate::engine::snapshot::SnapshotHooks;
+use crate::run::snapshot::SnapshotHooks;
 
 /// For `Runtime::register_snapstart_resource`. Resources that the AWS client needs, for example
 /// your own credentials, must be registered first.

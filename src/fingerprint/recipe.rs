@@ -125,7 +125,7 @@ impl StoredFingerprint {
 /// payload would allow guessing the payload.
 impl fmt::Debug for StoredFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({}…)", crate::key::hex(&self.hash[..4]))
+        write!(f, "Fingerprint({}…)", crate::store::key::hex(&self.hash[..4]))
     }
 }
 

@@ -6,9 +6,9 @@ use http::Response;
 
 use super::answer;
 use crate::answer::{Answer, AnswerKind, Body, HttpAnswer};
-use crate::engine::execution::Execution;
-use crate::engine::transaction::Commit;
 use crate::error::CommitError;
+use crate::run::execution::Execution;
+use crate::run::transaction::Commit;
 
 impl Execution {
     /// Commits items like [`commit`](Self::commit), with an HTTP response as the answer.

@@ -14,15 +14,15 @@ use super::statuses::StatusClass;
 use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer};
-use crate::engine::acquire::acquire;
-use crate::engine::call::CallContext;
-use crate::engine::execution::Execution;
-use crate::engine::refusal::{answer_unavailable, failed};
-use crate::engine::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
-use crate::engine::transaction::{self, Transaction, TransactionEncoding, TransactionOutcome};
 use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::policy::{Failure, Takeover};
-use crate::user_code::{self, Panic};
+use crate::run::acquire::acquire;
+use crate::run::call::CallContext;
+use crate::run::execution::Execution;
+use crate::run::refusal::{answer_unavailable, failed};
+use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
+use crate::run::transaction::{self, Transaction, TransactionEncoding, TransactionOutcome};
+use crate::run::user_code::{self, Panic};
 
 /// The outcome of a handler.
 pub(crate) enum Handled<B> {

@@ -14,7 +14,7 @@ use super::Http;
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{cannot_be_sent, pass_transaction};
 use crate::answer;
-use crate::engine::transaction::{OnConditionFailed, Transaction};
+use crate::run::transaction::{OnConditionFailed, Transaction};
 
 /// The body of any handler's response.
 pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;

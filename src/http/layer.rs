@@ -20,10 +20,10 @@ use super::problem::{self, Problem, ProblemKind, SOON};
 use super::request::{self, call, reads_body};
 use super::{Http, handler_transaction};
 use crate::answer;
-use crate::engine::call::CallContext;
 use crate::error::Error;
 use crate::future::ResponseFuture;
-use crate::user_code;
+use crate::run::call::CallContext;
+use crate::run::user_code;
 
 /// A layer that makes the requests of a service idempotent. [`Http::layer`](super::Http::layer)
 /// creates it.

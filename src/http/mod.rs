@@ -92,13 +92,13 @@ pub(crate) use self::request::fingerprint_of;
 use self::statuses::Statuses;
 use crate::answer::OnStore;
 use crate::clock::Timestamp;
-use crate::engine::hook::{Abandoned, Reconciled};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
-use crate::key::Scope;
 use crate::operation::CallConfig;
 use crate::policy::Policy;
+use crate::run::hook::{Abandoned, Reconciled};
+use crate::store::key::Scope;
 
 #[cfg(feature = "lambda")]
 pub(crate) use self::{

@@ -11,12 +11,12 @@ use super::exchange::{explain, panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::answer::Answer;
-use crate::engine::acquire::AcquireResult;
-use crate::engine::call::CallContext;
-use crate::engine::hook::Abandoned;
-use crate::engine::reconcile::{self, Acquired, Codec};
 use crate::error::RunError;
-use crate::user_code;
+use crate::run::acquire::AcquireResult;
+use crate::run::call::CallContext;
+use crate::run::hook::Abandoned;
+use crate::run::reconcile::{self, Acquired, Codec};
+use crate::run::user_code;
 
 impl Http {
     /// Sets the hook that decides about an abandoned request.

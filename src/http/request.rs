@@ -10,11 +10,11 @@ use super::exchange::ask;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, SignedRequests, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, AnswerRules};
-use crate::engine::call::CallContext;
 use crate::error::ErrorKind;
 use crate::fingerprint::Fingerprint;
-use crate::key::{RecordKey, Scope};
 use crate::lambda_event;
+use crate::run::call::CallContext;
+use crate::store::key::{RecordKey, Scope};
 
 /// The key of a request.
 pub(super) enum RequestKey<'a> {

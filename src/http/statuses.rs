@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::answer::reason::http as reason;
 use crate::error::{Error, ErrorKind};
-use crate::user_code;
+use crate::run::user_code;
 
 /// Which responses are stored.
 #[derive(Clone)]

@@ -12,7 +12,7 @@
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
-use crate::key::hex;
+use crate::store::key::hex;
 
 /// The tenant that a request names.
 ///

@@ -13,7 +13,7 @@ use super::handler_response::HandlerResponse;
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
 use crate::http::{Handled, Http, exchange, ready, render, whole_call};
-use crate::user_code::{self, Panic};
+use crate::run::user_code::{self, Panic};
 
 impl Http {
     /// Wraps a `lambda_http` handler, such as a [`service_fn`] or an axum `Router`.

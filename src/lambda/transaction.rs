@@ -8,10 +8,10 @@ use tower_service::Service;
 use super::payload::Limit;
 use super::service::LambdaResponse;
 use crate::answer;
-use crate::engine::transaction::Transaction;
 use crate::http::{
     Http, cannot_be_sent, exchange_transaction, pass_transaction, ready, render, whole_call,
 };
+use crate::run::transaction::Transaction;
 
 impl Http {
     /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction.

@@ -13,7 +13,7 @@ use super::schedule::{Schedule, Slot, Verdict};
 use super::source::Incoming;
 use super::work::{Times, Work, perform, prepare};
 use crate::clock::Deadline;
-use crate::engine::execution::Execution;
+use crate::run::execution::Execution;
 
 /// Runs the messages and returns those that are not done, in order. `None` is a message without an
 /// identifier.

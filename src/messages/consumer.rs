@@ -19,9 +19,9 @@ use super::settings::{FailureAction, MissingKey, Order};
 use super::source::{self, Source};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
-use crate::key::Scope;
 use crate::operation::CallConfig;
 use crate::policy::Policy;
+use crate::store::key::Scope;
 
 /// Default of [`Consumer::concurrency`].
 const DEFAULT_CONCURRENCY: usize = 10;

@@ -11,10 +11,10 @@ use super::consumer::{Config, Consumer};
 use super::error::BatchError;
 use super::message::Message;
 use super::response::{BatchResponse, Reporting, report};
-use crate::engine::execution::Execution;
 use crate::error::Error;
 use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
+use crate::run::execution::Execution;
 
 impl<R: Send + 'static> Consumer<R> {
     /// Creates the service that runs `handler` once for each message, for `lambda_runtime::run`.

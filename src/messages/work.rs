@@ -14,12 +14,12 @@ use super::settings::{FailureAction, MissingKey};
 use super::source::{Body, Content, Unreadable};
 use crate::answer::AnswerRules;
 use crate::clock::{Clock, Deadline};
-use crate::engine::call::CallContext;
-use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
 use crate::operation::Call;
-use crate::user_code::{self, Panic};
+use crate::run::call::CallContext;
+use crate::run::execution::Execution;
+use crate::run::user_code::{self, Panic};
 
 /// How a message is handled.
 pub(super) enum Work<R> {

@@ -16,16 +16,16 @@ use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
 use crate::answer::{Answer, AnswerRules, reason, to_json};
 use crate::clock::Deadline;
-use crate::engine::acquire::acquire;
-use crate::engine::call::CallContext;
-use crate::engine::execution::Execution;
-use crate::engine::hook::{Abandoned, Reconciled};
-use crate::engine::reconcile::{self, Acquired, Codec};
-use crate::engine::refusal::failed;
-use crate::engine::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
 use crate::policy::Failure;
+use crate::run::acquire::acquire;
+use crate::run::call::CallContext;
+use crate::run::execution::Execution;
+use crate::run::hook::{Abandoned, Reconciled};
+use crate::run::reconcile::{self, Acquired, Codec};
+use crate::run::refusal::failed;
+use crate::run::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
 
 /// One call of an operation that has not run yet. [`Operation::key`](crate::Operation::key) creates
 /// it.

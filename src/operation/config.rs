@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::engine::core::Core;
 use crate::error::Error;
 use crate::idempotency::Idempotency;
-use crate::key::Scope;
 use crate::policy::Policy;
+use crate::run::core::Core;
+use crate::store::key::Scope;
 
 /// The table, scope and policy of an operation, of HTTP requests, of events or of messages.
 #[derive(Clone, Debug)]

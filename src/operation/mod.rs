@@ -13,8 +13,8 @@ pub use self::outcome::Outcome;
 pub use self::typed::Unset;
 use crate::error::Error;
 use crate::idempotency::Idempotency;
-use crate::key::Scope;
 use crate::policy::Policy;
+use crate::store::key::Scope;
 
 /// The scope and policy of an operation. [`Idempotency::operation`] creates it.
 ///

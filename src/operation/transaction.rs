@@ -11,10 +11,10 @@ use super::call::{Call, Json, outcome_of};
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, Unset};
 use crate::answer::Answer;
-use crate::engine::transaction::{
+use crate::error::{InvalidTransaction, RunError, TransactionError};
+use crate::run::transaction::{
     Transaction, TransactionEncoding, TransactionOutcome, json, run_transaction,
 };
-use crate::error::{InvalidTransaction, RunError, TransactionError};
 
 impl<Errors> Call<Unset, Errors> {
     /// Runs the whole operation as one DynamoDB transaction.

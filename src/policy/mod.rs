@@ -22,8 +22,8 @@ pub use self::choices::{
 };
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-pub use crate::key::KeyForm;
 use crate::protocol::Rules;
+pub use crate::store::key::KeyForm;
 
 /// How one operation behaves; every field has a safe default.
 ///

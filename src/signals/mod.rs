@@ -44,7 +44,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::error::{Error, ErrorKind};
-use crate::key::RecordKey;
+use crate::store::key::RecordKey;
 
 #[cfg(feature = "metrics")]
 pub use self::metrics::describe;

@@ -10,10 +10,10 @@ use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem}
 use tokio::sync::Notify;
 
 use super::Sandbox;
-use crate::engine::hook::{Abandoned, Reconciled};
-use crate::engine::transaction::Transaction;
 use crate::error::{ConditionFailed, RunError, StepError};
 use crate::idempotency::Idempotency;
+use crate::run::hook::{Abandoned, Reconciled};
+use crate::run::transaction::Transaction;
 
 type ExampleResult = Result<(), Box<dyn Error + Send + Sync>>;
 

@@ -5,10 +5,10 @@ use std::future::ready;
 use lambda_runtime::{Context, Error, LambdaEvent};
 use tower_service::Service;
 
-use crate::engine::execution::Execution;
 use crate::json_event::JsonEvent;
 use crate::messages::Message;
 use crate::messages::events::sqs::SqsMessage;
+use crate::run::execution::Execution;
 
 const EVENT: &str = r#"{"Records": [{
     "messageId": "m-1", "body": "{\"amount\": 1200}", "attributes": {}, "eventSource": "aws:sqs",

@@ -52,12 +52,12 @@ pub use self::example::{abandoned_example, example, refused_example};
 #[doc(hidden)]
 pub use self::message_example::message_example;
 pub use self::record::SandboxRecord;
-#[doc(inline)]
-pub use crate::admin::{StoredAnswer, StoredRecord, StoredState};
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::{Builder, Idempotency};
-use crate::key::Scope;
-use crate::schema::TableSchema;
+#[doc(inline)]
+pub use crate::ops::admin::{StoredAnswer, StoredRecord, StoredState};
+use crate::store::key::Scope;
+use crate::store::schema::TableSchema;
 
 /// The name of the table.
 const TABLE: &str = "idempotency";

@@ -7,15 +7,15 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use serde::Serialize;
 
 use super::Sandbox;
-use crate::admin::StoredRecord;
 use crate::answer::Answer;
 use crate::clock::Timestamp;
-use crate::dynamodb::Table;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
-use crate::key::{KeyForm, RecordKey, Scope};
-use crate::record::{self, Claim, Item, Record, Status, random_owner};
-use crate::schema::Attribute;
+use crate::ops::admin::StoredRecord;
+use crate::store::Table;
+use crate::store::key::{KeyForm, RecordKey, Scope};
+use crate::store::record::{self, Claim, Item, Record, Status, random_owner};
+use crate::store::schema::Attribute;
 
 /// How long ago leases and retentions ended.
 const LONG_AGO: Duration = Duration::from_secs(60);

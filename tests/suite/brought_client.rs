@@ -1,5 +1,5 @@
 //! What the crate takes over from the client that it is given, and what that client notices of it. That
-//! connections are shared is shown in `one-pool/`, where the SDK has a default HTTP client.
+//! connections are shared is shown in `tests/one-pool/`, where the SDK has a default HTTP client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

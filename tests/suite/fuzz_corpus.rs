@@ -1,15 +1,15 @@
-//! The inputs in `fuzz/corpus` stay checked without a fuzzer.
+//! The inputs in `tests/fuzz/corpus` stay checked without a fuzzer.
 
 use std::path::{Path, PathBuf};
 
 use dynamodb_idempotency::internals;
 
-#[path = "../../fuzz/src/lib.rs"]
+#[path = "../fuzz/src/lib.rs"]
 #[expect(unreachable_pub, reason = "it is a library there")]
 mod targets;
 
 fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus")
 }
 
 fn pass(target: &str, run: fn(&[u8])) {

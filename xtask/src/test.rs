@@ -144,7 +144,7 @@ fn run_embedded(workspace: &Workspace, options: &TestOptions) -> Result<Run> {
 /// Counts the connections of programs that use the SDK's own HTTP client. The crate is outside the
 /// workspace so that nothing else is built with that client.
 fn run_one_pool(workspace: &Workspace) -> Result<Run> {
-    let mut command = workspace.cargo(["test", "--manifest-path", "one-pool/Cargo.toml"]);
+    let mut command = workspace.cargo(["test", "--manifest-path", "tests/one-pool/Cargo.toml"]);
     command.args(["--test", "one_connection", "--target-dir"]).arg(&workspace.target);
     run_on("the SDK's own HTTP client", command, &["one_connection"])
 }

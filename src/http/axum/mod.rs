@@ -65,10 +65,10 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
-use crate::engine::execution::Execution;
 use crate::error::{
     CommitError, Error, ErrorKind, InvalidTransaction, RunError, StepError, TransactionError,
 };
+use crate::run::execution::Execution;
 
 /// Extracts the running execution. A request without one gets [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {

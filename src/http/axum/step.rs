@@ -11,10 +11,10 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::answer::HttpAnswer;
-use crate::engine::execution::Execution;
 use crate::error::{Error, ErrorKind, StepError};
 use crate::http::answer;
-use crate::user_code;
+use crate::run::execution::Execution;
+use crate::run::user_code;
 
 impl Execution {
     /// Runs a [`step`](Self::step) whose result is any axum response.

@@ -21,7 +21,7 @@ use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
 use crate::error::JsonFault;
 use crate::fingerprint::Fingerprint;
-use crate::user_code;
+use crate::run::user_code;
 
 /// A service that sends messages to Lambda; `R` is the type of `aws_lambda_events` for one message.
 pub(super) struct Source<R> {

@@ -71,7 +71,7 @@ pub(super) const ALL: &[Promise] = &[
 /// A package in every tree. If it is missing, the output was not understood.
 const ALWAYS_PRESENT: &str = "aws-sdk-dynamodb";
 
-/// Packages with other features in `one-pool/` than in the workspace, because of the SDK's own HTTP client.
+/// Packages with other features in `tests/one-pool/` than in the workspace, because of the SDK's own HTTP client.
 const ITS_OWN: [&str; 10] = [
     PACKAGE,
     "aws-config",
@@ -131,7 +131,7 @@ fn below(tree: &str) -> BTreeSet<&str> {
 }
 
 /// Checks that `cargo run -p lambda-example` and `cargo xtask test` share their build of the SDK, and that
-/// `one-pool/` shares it too, except for the packages that its HTTP client changes.
+/// `tests/one-pool/` shares it too, except for the packages that its HTTP client changes.
 pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
     let tree = |selection: &[&str]| {
         let args = ["tree", "--edges", "normal,build,dev", "--format", " {p} {f}"];
@@ -141,7 +141,7 @@ pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
     };
     let example = tree(&["--package", "lambda-example", "--prefix", "depth", "--no-dedupe"])?;
     let tests = tree(&["--workspace", "--all-features", "--prefix", "none"])?;
-    let one_pool = tree(&["--manifest-path", "one-pool/Cargo.toml", "--prefix", "none"])?;
+    let one_pool = tree(&["--manifest-path", "tests/one-pool/Cargo.toml", "--prefix", "none"])?;
     let mut again = built_again(&example, &tests)?;
     again.extend(built_for_one_pool(&one_pool, &tests));
     for package in &again {

@@ -13,26 +13,20 @@ use crate::workspace::Workspace;
 
 const LIST: &str = include_str!("words/private.txt");
 
-const ROOTS: [&str; 20] = [
+const ROOTS: [&str; 14] = [
     ".github",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
     "benches",
-    "cli",
     "crates",
     "docs",
-    "fuzz",
     "infra",
     "lambda-example",
-    "macros",
     "mcp-example",
-    "one-pool",
-    "search",
     "src",
     "tests",
-    "torture",
     "xtask",
 ];
 /// Decisions are a record of their time. The other folders are not written by hand.

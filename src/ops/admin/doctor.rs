@@ -1,0 +1,248 @@
+//! The checks of a deployment, for operators and pipelines.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{
+    BillingMode, MultiRegionConsistency, PointInTimeRecoveryStatus, TableDescription, TableStatus,
+    TimeToLiveDescription, TimeToLiveStatus,
+};
+use futures_util::future;
+
+use super::Admin;
+use crate::error::Error;
+use crate::ops::preflight::finding::{Finding, Severity};
+use crate::ops::preflight::{Checks, OWN_SCOPE};
+use crate::store::key::{RecordKey, Scope};
+use crate::store::schema::Attribute;
+use crate::store::{Access, Inspection};
+
+/// The number of round trips from which the median latency is computed.
+const ROUND_TRIPS: usize = 5;
+
+impl Admin<'_> {
+    /// Checks a deployment: the table, its settings and the caller's permissions.
+    ///
+    /// It runs all checks of [`preflight`](crate::Idempotency::preflight) with the caller's own
+    /// credentials. It also checks the table's state, keys, time to live, billing, deletion
+    /// protection, backups and replicas, the clock, and the latency. Nothing is written.
+    ///
+    /// It additionally needs `dynamodb:DescribeTable`, `DescribeTimeToLive` and
+    /// `DescribeContinuousBackups`. A check that is not permitted is a warning. The checks stop at
+    /// an error that makes the rest meaningless, such as a missing table or no response.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::{Scope, Severity};
+    ///
+    /// let findings = idempotency.admin().doctor(&[Scope::new("payments")]).await?;
+    /// for finding in &findings {
+    ///     println!("{:8} {}: {finding}", finding.severity, finding.subject);
+    /// }
+    /// assert!(findings.iter().all(|finding| finding.severity < Severity::Error));
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if a scope has no name.
+    pub async fn doctor(&self, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
+        let mut checks = Checks::new(self.table());
+        let description = self.described(&mut checks).await;
+        let has_errors = checks.findings.iter().any(|finding| finding.severity == Severity::Error);
+        if !has_errors && checks.no_response.is_none() {
+            checks.records(scopes).await?;
+        }
+        if let Some(description) = &description {
+            settings(&mut checks, description);
+            self.backups(&mut checks).await;
+        }
+        match checks.no_response.take() {
+            Some(error) => checks.findings.push(
+                Finding::error("connection", error.in_full())
+                    .fix("result at the endpoint, the region and the network"),
+            ),
+            None if description.is_some() => self.time(&mut checks, scopes).await?,
+            None => {}
+        }
+        Ok(checks.findings)
+    }
+
+    /// Describes the table, and finds problems of its state, keys and time to live.
+    async fn described(&self, checks: &mut Checks<'_>) -> Option<TableDescription> {
+        let (table, limit) = (self.table(), self.table().request_timeout);
+        let (described, ttl) = future::join(table.describe(limit), table.describe_ttl(limit)).await;
+        let description = checks.response("table", "dynamodb:DescribeTable", described)?;
+        shape(checks, &description);
+        time_to_live(checks, ttl);
+        Some(description)
+    }
+
+    async fn backups(&self, checks: &mut Checks<'_>) {
+        const SUBJECT: &str = "backups";
+        let result = match self.table().describe_backups(self.table().request_timeout).await {
+            // The table was described just before.
+            Inspection::NoResponse(error) => Inspection::Failed(error),
+            result => result,
+        };
+        let action = "dynamodb:DescribeContinuousBackups";
+        let Some(description) = checks.response(SUBJECT, action, result) else { return };
+        let recovery = description
+            .as_ref()
+            .and_then(|description| description.point_in_time_recovery_description())
+            .and_then(|recovery| recovery.point_in_time_recovery_status());
+        checks.findings.push(match recovery {
+            Some(PointInTimeRecoveryStatus::Enabled) => {
+                Finding::ok(SUBJECT, "point-in-time recovery is on")
+            }
+            _ => Finding::warning(
+                SUBJECT,
+                "point-in-time recovery is off: if the table is lost, every payment can be made again",
+            )
+            .fix("turn it on"),
+        });
+    }
+
+    /// Checks the clock and the latency.
+    async fn time(&self, checks: &mut Checks<'_>, scopes: &[Scope]) -> Result<(), Error> {
+        let table = self.table();
+        let own = Scope::new(OWN_SCOPE);
+        let key = RecordKey::unowned(scopes.first().unwrap_or(&own))?;
+        let mut trips = Vec::with_capacity(ROUND_TRIPS);
+        for _ in 0..ROUND_TRIPS {
+            let start = table.clock.now().uptime;
+            let result = table.try_read(&key).await;
+            let trip = table.clock.now().uptime.since(start);
+            match result {
+                // An AccessDenied response has the same latency.
+                Inspection::Answered(()) | Inspection::Denied(_) => trips.push(trip),
+                result => {
+                    checks.response("latency", Access::Get.action(), result);
+                    break;
+                }
+            }
+        }
+        trips.sort_unstable();
+        if let Some(median) = trips.get(trips.len() / 2) {
+            let detail = format!(
+                "a read takes {} ms from here (median of {})",
+                median.as_millis(),
+                trips.len()
+            );
+            checks.findings.push(Finding::ok("latency", detail));
+        }
+        let offset = table.clock.offset();
+        let tolerance = self.core.clock_tolerance;
+        let is_fine = Duration::from_millis(offset.unsigned_abs()) <= tolerance;
+        checks.findings.push(if is_fine {
+            let detail = format!("this clock is within {} ms of DynamoDB's", tolerance.as_millis());
+            Finding::ok("clock", detail)
+        } else {
+            let direction = if offset > 0 { "behind" } else { "ahead of" };
+            let detail =
+                format!("this clock is {} ms {direction} DynamoDB's", offset.unsigned_abs());
+            Finding::warning("clock", detail)
+                .fix("leases follow DynamoDB's clock and are not affected, but set this clock")
+        });
+        Ok(())
+    }
+}
+
+/// Checks the state of the table and its keys.
+fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
+    let name = &checks.table.name;
+    checks.findings.push(match &description.table_status {
+        Some(TableStatus::Active | TableStatus::Updating) => {
+            Finding::ok("table", format!("table `{name}` exists"))
+        }
+        status => {
+            let status = status.as_ref().map_or("in an unknown state", TableStatus::as_str);
+            Finding::error("table", format!("table `{name}` is {status}"))
+                .fix("wait until it is ACTIVE, or restore it and its encryption key")
+        }
+    });
+    let (keys, are_ours) = checks.table.compare_keys(description);
+    checks.findings.push(if are_ours {
+        Finding::ok("keys", format!("its key is {keys}"))
+    } else {
+        let expected = checks.table.expected_keys();
+        let detail =
+            format!("table `{name}` has the key {keys}, but the TableSchema has {expected}");
+        Finding::error("keys", detail).fix(
+            "use another table, or describe this one with TableSchema::partition_key or \
+             composite_key (on the command line: --partition-key or --composite-key)",
+        )
+    });
+}
+
+fn time_to_live(checks: &mut Checks<'_>, result: Inspection<TimeToLiveDescription>) {
+    const SUBJECT: &str = "time to live";
+    let result = match result {
+        // DynamoDB responded to the other request at the same time.
+        Inspection::NoResponse(error) => Inspection::Failed(error),
+        result => result,
+    };
+    let Some(ttl) = checks.response(SUBJECT, "dynamodb:DescribeTimeToLive", result) else { return };
+    let (table, ours) = (&checks.table.name, checks.table.schema.name(Attribute::ExpiresAt));
+    let is_on = matches!(
+        ttl.time_to_live_status,
+        Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+    );
+    checks.findings.push(match ttl.attribute_name() {
+        Some(name) if is_on && name == ours => {
+            Finding::ok(SUBJECT, format!("time to live is on for the attribute `{name}`"))
+        }
+        Some(name) if is_on => Finding::warning(
+            SUBJECT,
+            format!("the time to live of table `{table}` is on for `{name}`, so no record is deleted"),
+        )
+        .fix(format!(
+            "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the TableSchema"
+        )),
+        _ => Finding::warning(
+            SUBJECT,
+            format!("the time to live of table `{table}` is off, so no record is deleted"),
+        )
+        .fix(format!("turn it on for the attribute `{ours}`")),
+    });
+}
+
+/// Checks the settings in the description of a table.
+fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
+    let billing = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
+    checks.findings.push(match billing {
+        Some(BillingMode::PayPerRequest) => Finding::ok("billing", "the table is on demand"),
+        _ => Finding::warning(
+            "billing",
+            "the table has provisioned capacity: DynamoDB throttles requests above it",
+        )
+        .fix("switch it to on demand, or watch its throttled requests"),
+    });
+    checks.findings.push(match table.deletion_protection_enabled {
+        Some(true) => Finding::ok("deletion protection", "the table is protected from deletion"),
+        _ => Finding::warning(
+            "deletion protection",
+            "the table is not protected from deletion: without it, every payment can be made again",
+        )
+        .fix("turn deletion protection on, except for tables that you plan to delete"),
+    });
+    if table.replicas().is_empty() {
+        checks.findings.push(Finding::ok("replicas", "the table is in one region"));
+        return;
+    }
+    let regions: Vec<_> = table.replicas().iter().filter_map(|one| one.region_name()).collect();
+    let regions = regions.join(", ");
+    checks.findings.push(match table.multi_region_consistency() {
+        Some(MultiRegionConsistency::Strong) => Finding::warning(
+            "replicas",
+            format!("the table is replicated to {regions}, strongly consistent"),
+        )
+        .fix("it supports neither transactions (commit and run_transaction fail) nor time to live"),
+        _ => Finding::warning(
+            "replicas",
+            format!(
+                "the table is replicated to {regions}, eventually consistent: two regions can both \
+                 win a key"
+            ),
+        )
+        .fix("keep the requests of a key in one region"),
+    });
+}

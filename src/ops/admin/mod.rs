@@ -1,0 +1,133 @@
+//! Operator tools: records as plain data, scans, releases of keys, and checks of a deployment.
+//!
+//! The command line in `crates/cli/` is built on this module. Reading is strict: an item that is not a
+//! record of a layout that this version knows is an error, and is never overwritten.
+//!
+//! ```
+//! use dynamodb_idempotency::admin::Released;
+//! use dynamodb_idempotency::policy::KeyForm;
+//! use dynamodb_idempotency::{Error, Idempotency, Scope};
+//!
+//! async fn unstick(idempotency: &Idempotency) -> Result<(), Error> {
+//!     let admin = idempotency.admin();
+//!     let scope = Scope::new("payments");
+//!     if let Some(record) = admin.record(&scope, "order-42", KeyForm::Verbatim).await? {
+//!         println!("{}, attempt {}", record.status(), record.attempt);
+//!         if record.dangers().is_empty() {
+//!             // Releases exactly the record that was shown, or nothing.
+//!             assert!(matches!(admin.release(&record).await?, Released::Released));
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+mod answer;
+mod doctor;
+mod json;
+mod record;
+mod release;
+mod scan;
+mod sweep;
+
+pub use self::answer::StoredAnswer;
+pub use self::record::{Danger, StoredRecord, StoredState};
+pub use self::release::Released;
+pub use self::scan::{Page, Select, TableSize, Unreadable};
+pub use self::sweep::Expired;
+
+use crate::error::Error;
+use crate::idempotency::Idempotency;
+use crate::run::core::Core;
+use crate::store::Table;
+use crate::store::key::{KeyForm, RecordKey, Scope};
+
+impl Idempotency {
+    /// Returns the operations of tools on the table.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let admin = idempotency.admin();
+    /// assert_eq!(admin.approximate_size().await?.items, 0);
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    #[doc(hidden)]
+    pub fn admin(&self) -> Admin<'_> {
+        Admin { core: &self.core, scope: None }
+    }
+}
+
+/// The operations of tools on a table. [`Idempotency::admin`] creates it.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// use dynamodb_idempotency::admin::Admin;
+/// use dynamodb_idempotency::policy::KeyForm;
+/// use dynamodb_idempotency::{Error, Scope};
+///
+/// async fn attempts(admin: Admin<'_>, order: &str) -> Result<u32, Error> {
+///     let record = admin.record(&Scope::new("payments"), order, KeyForm::Verbatim).await?;
+///     Ok(record.map_or(0, |record| record.attempt))
+/// }
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// assert_eq!(attempts(idempotency.admin(), "order-42").await?, 1);
+/// assert_eq!(attempts(idempotency.admin(), "order-43").await?, 0);
+/// # Ok(()) });
+/// ```
+#[derive(Clone, Copy)]
+pub struct Admin<'a> {
+    core: &'a Core,
+    /// The scope that limits scans.
+    scope: Option<&'a Scope>,
+}
+
+impl Admin<'_> {
+    /// Reads the record of a key and its answer; `None` if it does not exist.
+    ///
+    /// The read is strongly consistent, and includes the parts of the answer.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::policy::KeyForm;
+    /// use dynamodb_idempotency::Scope;
+    ///
+    /// sandbox.record("payments", "order-42").completed("re_1").await?;
+    /// let admin = idempotency.admin();
+    /// let found = admin.record(&Scope::new("payments"), "order-42", KeyForm::Verbatim).await?;
+    /// assert_eq!(found.expect("a record").status(), "COMPLETED");
+    /// assert!(admin.record(&Scope::new("refunds"), "order-42", KeyForm::Verbatim).await?.is_none());
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) if the item is not a record of
+    /// a layout that this version knows; [`InvalidInput`](crate::ErrorKind::InvalidInput) if the
+    /// key is empty or too long; [`Configuration`](crate::ErrorKind::Configuration) and
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) as for all requests.
+    pub async fn record(
+        &self,
+        scope: &Scope,
+        key: &str,
+        form: KeyForm,
+    ) -> Result<Option<StoredRecord>, Error> {
+        let table = self.table();
+        let key = RecordKey::new(scope, key, form, table.schema.max_key_bytes())?;
+        let reply = table.get(&key, table.request_timeout).await;
+        let seen_at = table.clock.judging_time(reply.time, self.core.clock_tolerance);
+        let Some(item) = reply.outcome? else { return Ok(None) };
+        let mut record = StoredRecord::read(self.core, item, seen_at)?;
+        record.read_parts(self.core).await?;
+        Ok(Some(record))
+    }
+
+    fn table(&self) -> &Table {
+        &self.core.table
+    }
+}
+
+impl std::fmt::Debug for Admin<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("table", &self.table().name).finish()
+    }
+}

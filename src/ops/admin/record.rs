@@ -1,0 +1,352 @@
+//! A record as plain data.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::answer::StoredAnswer;
+use super::json;
+use crate::answer::Stored;
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+use crate::run::core::Core;
+use crate::signals::hashed_key;
+use crate::store::key::RecordKey;
+use crate::store::record::{Item, Record, State, Version};
+use crate::store::schema::{Keys, TableSchema};
+
+/// A record as it was when it was read.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// use dynamodb_idempotency::{Fingerprint, Scope};
+///
+/// let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+/// charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+/// let record = sandbox.record("payments", "order-42").read().await?.expect("a record");
+/// assert_eq!(Scope::from_encoded(&record.scope)?, Scope::new("payments"));
+/// assert_eq!((record.key.as_str(), record.attempt), ("order-42", 1));
+/// assert_eq!(record.fingerprint[1..], Fingerprint::of(&1200)?.as_bytes()[..]);
+/// assert_eq!(record.raw()["pk"]["S"], "payments#order-42");
+/// # Ok(()) });
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredRecord {
+    /// The scope, encoded; [`Scope::from_encoded`](crate::Scope::from_encoded) reads it.
+    pub scope: String,
+    /// The key in its stored form: with [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256), the hash.
+    pub key: String,
+    /// The state of its operation.
+    pub state: StoredState,
+    /// How many times the operation was started; 0 if the key was released before the first handler
+    /// ran.
+    pub attempt: u32,
+    /// The id of the last attempt's owner.
+    pub owner: String,
+    /// The fingerprint of the request, as stored: the number of its recipe, and 32 bytes of
+    /// SHA-256.
+    pub fingerprint: Vec<u8>,
+    /// When the operation was first started, by DynamoDB's clock.
+    pub created_at: SystemTime,
+    /// When its retention ends, by DynamoDB's clock.
+    pub expires_at: SystemTime,
+    /// The results of the completed steps, by name; `None` if no step was ever stored.
+    pub steps: Option<BTreeMap<String, StoredAnswer>>,
+    /// The time of the read, by DynamoDB's clock.
+    pub seen_at: SystemTime,
+    pub(super) record_key: RecordKey,
+    pub(super) version: Version,
+    item: Item,
+}
+
+/// The state of an operation.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::testing::StoredState;
+///
+/// let pending = sandbox.record("payments", "order-42");
+/// pending.pending(Duration::from_secs(30)).await?;
+/// let record = pending.read().await?.expect("a record");
+/// match record.state {
+///     StoredState::Pending { lease_expires_at } => assert!(lease_expires_at > record.seen_at),
+///     StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
+///         panic!("not pending")
+///     }
+/// }
+/// # Ok(()) });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredState {
+    /// An owner is running the operation, or stopped without completing it.
+    Pending {
+        /// When the owner's lease expires, by DynamoDB's clock.
+        lease_expires_at: SystemTime,
+    },
+    /// The operation completed.
+    Completed {
+        /// When it completed.
+        completed_at: Option<SystemTime>,
+        /// What repeats get.
+        answer: StoredAnswer,
+    },
+    /// The operation failed, and the failure is kept.
+    Failed {
+        /// When it failed.
+        failed_at: Option<SystemTime>,
+        /// What repeats get, if the failure can be replayed.
+        answer: Option<StoredAnswer>,
+    },
+    /// No call owns the record: the next request runs the operation, whatever its payload.
+    Released,
+}
+
+/// A reason why releasing a record can do harm.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// use dynamodb_idempotency::admin::Danger;
+///
+/// let payment = sandbox.record("payments", "order-42");
+/// payment.pending(std::time::Duration::from_secs(30)).await?;
+/// assert_eq!(payment.read().await?.expect("a record").dangers(), [Danger::LiveLease]);
+/// # Ok(()) });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Danger {
+    /// The owner's lease is live: the operation would run twice at the same time.
+    LiveLease,
+    /// The operation completed: it would run again.
+    Completed,
+    /// Some of its steps have completed: they would run again.
+    Steps,
+}
+
+impl StoredRecord {
+    /// Reads an answer that is stored in parts.
+    pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
+        let record = Record::decode(&core.table.schema, self.item.clone())?;
+        if let (State::Completed, Some(stored @ Stored::Parts(_))) = (record.state, record.answer)
+            && let StoredState::Completed { answer, .. } = &mut self.state
+            && !matches!(answer, StoredAnswer::Encoded { .. })
+        {
+            *answer = core.open(stored, &self.record_key, &core.policy, None).await?.into();
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(core: &Core, item: Item, seen_at: Timestamp) -> Result<Self, Error> {
+        let (schema, most) = (&core.table.schema, core.policy.max_answer_bytes);
+        let pk = pk(schema, &item).unwrap_or_default();
+        let Some((record_key, scope, key)) = RecordKey::parse(pk) else {
+            return Err(no_key(pk));
+        };
+        let (scope, key) = (scope.to_owned(), key.to_owned());
+        let record = Record::decode(schema, item.clone())?;
+        let coder = core.coding.of(&record_key);
+        let version = record.version();
+        let finished_at = record.completed_at.map(Timestamp::to_system);
+        let answer = record.answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
+        Ok(Self {
+            scope,
+            key,
+            state: match (record.state, answer) {
+                (State::Pending { lease_expires_at }, _) => {
+                    StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
+                }
+                (State::Completed, Some(answer)) => {
+                    StoredState::Completed { completed_at: finished_at, answer }
+                }
+                (State::Completed, None) => {
+                    let message = "the record is corrupt: it is COMPLETED without an answer";
+                    return Err(Error::new(ErrorKind::UnknownRecord, message));
+                }
+                (State::Failed, answer) => StoredState::Failed { failed_at: finished_at, answer },
+                (State::Released, _) => StoredState::Released,
+            },
+            attempt: record.attempt,
+            owner: record.owner.to_string(),
+            fingerprint: record.fingerprint.encode().to_vec(),
+            created_at: record.created_at.to_system(),
+            expires_at: Timestamp::from_millis(record.expires_at.saturating_mul(1000)).to_system(),
+            steps: record.steps.map(|steps| {
+                let result = |(name, step): (&str, _)| {
+                    (name.to_owned(), StoredAnswer::of_step(name, step, coder))
+                };
+                steps.iter().map(result).collect()
+            }),
+            seen_at: seen_at.to_system(),
+            record_key,
+            version,
+            item,
+        })
+    }
+
+    fn lease_expires_at(&self) -> Option<SystemTime> {
+        match self.state {
+            StoredState::Pending { lease_expires_at } => Some(lease_expires_at),
+            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
+                None
+            }
+        }
+    }
+
+    /// Returns the stored status: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert_eq!(payment.read().await?.expect("a record").status(), "COMPLETED");
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn status(&self) -> &'static str {
+        self.version.status.as_str()
+    }
+
+    /// Returns how much of the owner's lease was left at the read; `None` without a live lease.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.pending(Duration::from_secs(30)).await?;
+    /// let record = payment.read().await?.expect("a record");
+    /// assert!(record.lease_left().is_some_and(|left| left <= Duration::from_secs(31)));
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn lease_left(&self) -> Option<Duration> {
+        self.lease_expires_at()?.duration_since(self.seen_at).ok()
+    }
+
+    /// Returns how long the owner's lease had been expired at the read.
+    ///
+    /// `None` if the lease is live, or if the operation has ended. The next request takes over an
+    /// abandoned operation, if its policy allows that.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// let pending = sandbox.record("payments", "order-42");
+    /// pending.pending(Duration::from_secs(30)).await?;
+    /// let record = pending.read().await?.expect("a record");
+    /// assert_eq!(record.abandoned_for(), None); // its lease is live
+    /// pending.abandoned().await?;
+    /// let record = pending.read().await?.expect("a record");
+    /// assert!(record.abandoned_for().is_some_and(|over| over > Duration::from_secs(30)));
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn abandoned_for(&self) -> Option<Duration> {
+        let over = self.seen_at.duration_since(self.lease_expires_at()?).ok();
+        over.filter(|over| !over.is_zero())
+    }
+
+    /// Returns whether its retention has ended. It then counts as absent, even before DynamoDB
+    /// deletes it.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert!(!payment.read().await?.expect("a record").is_expired());
+    /// sandbox.clock().advance(Duration::from_secs(25 * 3600));
+    /// assert!(payment.read().await?.expect("a record").is_expired());
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.lease_left().is_none() && self.seen_at > self.expires_at
+    }
+
+    /// Returns the harm that a [`release`](super::Admin::release) could do.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use dynamodb_idempotency::admin::Danger;
+    ///
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert_eq!(payment.read().await?.expect("a record").dangers(), [Danger::Completed]);
+    /// payment.expired().await?;
+    /// assert!(payment.read().await?.expect("a record").dangers().is_empty());
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    #[doc(hidden)]
+    pub fn dangers(&self) -> Vec<Danger> {
+        if self.is_expired() {
+            return Vec::new();
+        }
+        let is_completed = matches!(self.state, StoredState::Completed { .. });
+        let has_steps = self.steps.as_ref().is_some_and(|steps| !steps.is_empty());
+        [
+            (self.lease_left().is_some(), Danger::LiveLease),
+            (is_completed, Danger::Completed),
+            (has_steps, Danger::Steps),
+        ]
+        .into_iter()
+        .filter_map(|(applies, danger)| applies.then_some(danger))
+        .collect()
+    }
+
+    /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// assert_eq!(payment.read().await?.expect("a record").key_hash(), "84732e2b3cfd95c4");
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn key_hash(&self) -> String {
+        hashed_key(self.record_key.as_str())
+    }
+
+    /// Returns the item in DynamoDB's JSON.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let payment = sandbox.record("payments", "order-42");
+    /// payment.completed("re_1").await?;
+    /// let record = payment.read().await?.expect("a record");
+    /// assert_eq!(record.raw()["pk"]["S"], "payments#order-42");
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn raw(&self) -> Value {
+        json::item(&self.item)
+    }
+}
+
+/// The key of one of the crate's items.
+pub(super) fn record_key(pk: Option<&str>) -> Result<RecordKey, Error> {
+    let pk = pk.unwrap_or_default();
+    RecordKey::of_item(pk).ok_or_else(|| no_key(pk))
+}
+
+fn no_key(pk: &str) -> Error {
+    let message =
+        format!("the key `{pk}` is not of the form `scope#key`: the item is not a record");
+    Error::new(ErrorKind::UnknownRecord, message)
+}
+
+/// The value of the attribute that holds the record's key.
+pub(super) fn pk<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
+    let name = match schema.keys() {
+        Keys::Partition { name } => name,
+        Keys::Composite { sort, .. } => sort,
+    };
+    item.get(name.as_ref())?.as_s().ok().map(String::as_str)
+}

@@ -1,0 +1,298 @@
+//! Completed answers in this process's memory: bounded in bytes, each to the end of its retention, and
+//! for the request that it is the answer to. Which of them make room is `quick_cache`'s affair; when one
+//! is over is ours, by both clocks.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::answer::Answer;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::fault_injection::{FaultPoint, is_broken};
+use crate::fingerprint::Fingerprint;
+
+/// An estimate of the size of an entry without its key and its answer.
+const ENTRY_BYTES: usize = 256;
+/// What an answer takes, about: by it the room is planned for keys that were here lately.
+const USUAL_BYTES: usize = 2048;
+
+/// How many counts there are; keys with the same one are forgotten together, as far as late answers go.
+const STRIPES: usize = 64;
+
+pub(crate) struct Cache {
+    max_bytes: usize,
+    kept: Lru<Box<str>, Entry, Bytes>,
+    /// How often keys were forgotten, by their hash. Locked while `kept` is changed.
+    forgotten: [Mutex<u64>; STRIPES],
+    hasher: RandomState,
+}
+
+/// When a record was asked for: what is heard later is kept only if its key was not forgotten since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked(u64);
+
+#[derive(Clone)]
+pub(crate) struct Entry {
+    fingerprint: Fingerprint,
+    until: Deadline,
+    answer: Answer,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Box<str>, Entry> for Bytes {
+    fn weight(&self, pk: &Box<str>, entry: &Entry) -> u64 {
+        entry_bytes(pk, entry.answer.bytes()) as u64
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(max_bytes: usize) -> Result<Self, Error> {
+        // In one part, so that an answer may be as large as a quarter of it all.
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .weight_capacity(max_bytes as u64)
+            .estimated_items_capacity(max_bytes / USUAL_BYTES)
+            .build()
+            .map_err(|error| {
+                Error::new(ErrorKind::Configuration, "`local_cache` is none").with_source(error)
+            })?;
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Ok(Self {
+            max_bytes,
+            kept: Lru::with_options(options, Bytes, hasher, lifecycle),
+            forgotten: std::array::from_fn(|_| Mutex::new(0)),
+            hasher: RandomState::new(),
+        })
+    }
+
+    fn forgotten(&self, pk: &str) -> MutexGuard<'_, u64> {
+        let stripe = self.hasher.hash_one(pk) % STRIPES as u64;
+        let stripe = usize::try_from(stripe).unwrap_or_default();
+        self.forgotten[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ask(&self, pk: &str) -> Asked {
+        Asked(*self.forgotten(pk))
+    }
+
+    pub(crate) fn forget(&self, pk: &str) {
+        let mut forgotten = self.forgotten(pk);
+        *forgotten = forgotten.wrapping_add(1);
+        self.kept.remove(pk);
+    }
+
+    /// Whether an answer of this size is kept. If not, no copy has to be made.
+    pub(crate) fn has_room(&self, pk: &str, bytes: usize) -> bool {
+        entry_bytes(pk, bytes) <= self.max_bytes / 4
+    }
+
+    /// The answer to this very request, if it is kept and its retention is not over.
+    pub(crate) fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Answer> {
+        let entry = self.kept.get(pk)?;
+        if clock.is_over(entry.until) && !is_broken(FaultPoint::CachePastRetention) {
+            // Another call may have replaced the entry by a younger one.
+            self.kept.remove_if(pk, |kept| clock.is_over(kept.until));
+            return None;
+        }
+        let is_its_own =
+            entry.fingerprint == *fingerprint || is_broken(FaultPoint::CacheAnyFingerprint);
+        is_its_own.then_some(entry.answer)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.kept.clear();
+    }
+
+    /// Keeps what was heard, unless the key was forgotten meanwhile; whether it has.
+    pub(crate) fn insert(&self, pk: &str, asked: Asked, entry: Entry) -> bool {
+        let forgotten = self.forgotten(pk);
+        let is_valid = *forgotten == asked.0;
+        if is_valid {
+            self.kept.insert(pk.into(), entry);
+        }
+        is_valid
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(fingerprint: &Fingerprint, until: Deadline, answer: Answer) -> Self {
+        Self { fingerprint: *fingerprint, until, answer }
+    }
+}
+
+fn entry_bytes(pk: &str, answer: usize) -> usize {
+    ENTRY_BYTES + pk.len() + answer
+}
+
+/// Neither keys nor answers.
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::time::{Duration, SystemTime};
+
+    use aws_smithy_async::time::{SharedTimeSource, TimeSource};
+
+    use super::*;
+    use crate::fault_injection::ClockShift;
+    use crate::policy::{Completed, Policy};
+    use crate::protocol::time::Timestamp;
+    use crate::run::core::Core;
+    use crate::store::key::RecordKey;
+
+    const LATER: i64 = 1_000;
+
+    /// A wall clock that is set by hand, in seconds.
+    #[derive(Clone, Debug, Default)]
+    struct Wall(Arc<AtomicI64>);
+
+    impl TimeSource for Wall {
+        fn now(&self) -> SystemTime {
+            Timestamp::from_millis(self.0.load(Ordering::Relaxed) * 1000).to_system()
+        }
+    }
+
+    struct Kit {
+        cache: Cache,
+        clock: Clock,
+        wall: Wall,
+    }
+
+    fn kit(max_bytes: usize) -> Kit {
+        let wall = Wall::default();
+        let clock = Clock::new(SharedTimeSource::new(wall.clone()), ClockShift::default());
+        Kit { cache: Cache::new(max_bytes).unwrap(), clock, wall }
+    }
+
+    fn fingerprint(of: &str) -> Fingerprint {
+        Fingerprint::builder().bytes(of.as_bytes()).finish()
+    }
+
+    fn answer(bytes: usize) -> Answer {
+        Answer::Json("x".repeat(bytes).into())
+    }
+
+    impl Kit {
+        fn keep(&self, pk: &str, bytes: usize) {
+            let until = self.clock.end(Timestamp::from_millis(LATER * 1000));
+            let entry = Entry { fingerprint: fingerprint("f"), until, answer: answer(bytes) };
+            assert!(self.cache.insert(pk, self.cache.ask(pk), entry));
+        }
+
+        pub(crate) fn get(&self, pk: &str, of: &str) -> Option<Answer> {
+            self.cache.get(pk, &fingerprint(of), &self.clock)
+        }
+
+        fn has(&self, pk: &str) -> bool {
+            self.get(pk, "f").is_some()
+        }
+
+        fn is_empty(&self) -> bool {
+            (self.cache.kept.weight(), self.cache.kept.len()) == (0, 0)
+        }
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_its_own_request_and_to_the_end_of_its_retention() {
+        let kit = kit(100_000);
+        kit.keep("a", 10);
+        kit.wall.0.store(LATER - 1, Ordering::Relaxed);
+        assert_eq!(kit.get("a", "f"), Some(answer(10)));
+        assert_eq!(kit.get("a", "g"), None);
+        assert_eq!(kit.get("b", "f"), None);
+        kit.wall.0.store(LATER, Ordering::Relaxed);
+        assert!(!kit.has("a") && kit.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_is_set_back_keeps_nothing_for_longer() {
+        let kit = kit(100_000);
+        kit.keep("a", 10);
+        kit.wall.0.store(-LATER, Ordering::Relaxed);
+        assert!(kit.has("a"));
+        tokio::time::advance(Duration::from_secs(LATER.unsigned_abs() + 1)).await;
+        assert!(!kit.has("a") && kit.is_empty());
+    }
+
+    #[test]
+    fn an_entry_without_further_reads_is_evicted() {
+        let kit = kit(4 * (ENTRY_BYTES + 1 + 1000));
+        for pk in ["a", "b", "c", "d"] {
+            kit.keep(pk, 1000);
+        }
+        assert!(kit.has("a"));
+        kit.keep("e", 1000);
+        let left = ["a", "b", "c", "d", "e"].map(|pk| kit.has(pk));
+        assert_eq!(left.iter().filter(|left| **left).count(), 4, "{left:?}");
+        assert!(left[0] && left[4], "asked for again, and new: {left:?}");
+    }
+
+    /// Who looks at many keys once does not push the busy ones out.
+    #[test]
+    fn what_is_asked_for_again_and_again_stays() {
+        let kit = kit(20 * (ENTRY_BYTES + 4 + 1000));
+        kit.keep("busy", 1000);
+        for number in 0..1000 {
+            assert!(kit.has("busy"), "{number}");
+            kit.keep(&number.to_string(), 1000);
+        }
+    }
+
+    #[test]
+    fn it_never_has_more_bytes_than_it_may() {
+        let kit = kit(10_000);
+        for index in 0..1000_usize {
+            let (pk, bytes) = ((index % 37).to_string(), index * 7 % 3000);
+            if kit.cache.has_room(&pk, bytes) {
+                kit.keep(&pk, bytes);
+            }
+            let kept: usize =
+                kit.cache.kept.iter().map(|(pk, kept)| entry_bytes(&pk, kept.answer.bytes())).sum();
+            assert!(kept <= 10_000 && kit.cache.kept.weight() == kept as u64, "{kept}");
+        }
+    }
+
+    fn core() -> Core {
+        let config = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
+            .build();
+        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        let built = crate::Idempotency::builder(client, "table").local_cache(10_000).build();
+        Arc::into_inner(built.unwrap().core).unwrap()
+    }
+
+    #[test]
+    fn what_is_too_large_or_no_answer_or_may_run_again_is_not_kept() {
+        let (core, replay) = (core(), Policy::default());
+        let execute = Policy::default().completed(Completed::Execute);
+        let reason = Answer::Unavailable("why".into());
+        for (policy, answer, is_kept) in [
+            (&replay, answer(1), true),
+            (&replay, answer(2500), false),
+            (&replay, reason, false),
+            (&execute, answer(1), false),
+        ] {
+            let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
+            let asked = core.ask(&key);
+            let request = (&key, &fingerprint("f"));
+            assert_eq!(core.remember(asked, request, policy, i64::MAX, answer.clone()), is_kept);
+            let cache = core.cache.as_ref().unwrap();
+            let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
+            assert_eq!(found.is_some(), is_kept, "{answer:?}");
+            core.forget(&key);
+            assert_eq!(cache.kept.weight(), 0);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One call of an operation: what it asks for, and the time that it has.
+
+use crate::answer::{Answer, AnswerRules};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::policy::{Completed, Policy};
+use crate::protocol::{COMPLETION_MARGIN, Rules};
+use crate::run::core::Core;
+use crate::signals::{Ending, Signals};
+use crate::store::key::{RecordKey, Scope};
+
+/// One call of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct CallContext {
+    /// Whether a record is read and written. Without one, the handler runs with an unprotected
+    /// [`Execution`](crate::Execution).
+    pub(crate) has_record: bool,
+    /// Without a record, only derived keys and the log use it.
+    pub(crate) key: RecordKey,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) policy: Policy,
+    /// When the caller's time is over.
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) answers: AnswerRules,
+    pub(crate) signals: Signals,
+}
+
+impl CallContext {
+    /// `identity` is the call's key and fingerprint, or why the call is refused. While idempotency is
+    /// switched off, no call has a record, and none is refused.
+    pub(crate) fn new<E>(
+        core: &Core,
+        scope: &Scope,
+        identity: Result<(RecordKey, Fingerprint), E>,
+        policy: Policy,
+        deadline: Option<Deadline>,
+        answers: AnswerRules,
+    ) -> Result<Self, E> {
+        if !core.is_disabled {
+            let (key, fingerprint) = identity?;
+            let signals = Signals::new(&key, core.log);
+            let has_record = true;
+            return Ok(Self { has_record, key, fingerprint, policy, deadline, answers, signals });
+        }
+        let operation = scope.operation();
+        tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
+        let key = identity.map(|(key, _)| key);
+        let key = key.or_else(|refused| core.random_key(scope).map_err(|_| refused))?;
+        Ok(Self::without_record(core, key, policy, deadline, answers))
+    }
+
+    /// A call that no record protects.
+    pub(crate) fn without_record(
+        core: &Core,
+        key: RecordKey,
+        policy: Policy,
+        deadline: Option<Deadline>,
+        answers: AnswerRules,
+    ) -> Self {
+        let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::EMPTY);
+        Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
+    }
+
+    /// Signals the ending of a call that has run nothing.
+    pub(crate) fn ended(&self, ending: Ending) {
+        self.signals.ended(self.key.operation(), ending, None);
+    }
+
+    /// When the last round trip has to end, so that the answer is returned before the deadline.
+    pub(crate) fn answer_by(&self) -> Option<Deadline> {
+        self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
+    }
+
+    /// Runs what the caller does before anything is written, until the deadline: by then it would be
+    /// written too late.
+    pub(crate) async fn prepare<F: Future>(
+        &self,
+        clock: &Clock,
+        work: F,
+    ) -> Result<F::Output, Error> {
+        let Some(deadline) = self.deadline else { return Ok(work.await) };
+        clock.until(|| Some(deadline), work).await.ok_or_else(|| {
+            let message =
+                "the deadline of the operation came before its transaction: nothing was written";
+            Error::new(ErrorKind::DeadlineExceeded, message)
+        })
+    }
+
+    /// The rules that this call follows.
+    pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
+        let times = (core.clock_tolerance, core.table.request_timeout);
+        self.policy.rules(self.deadline, reconciles, times)
+    }
+
+    /// The call's answer, if this process keeps it.
+    pub(crate) fn cached(&self, core: &Core) -> Option<Answer> {
+        let cache = core.cache.as_ref()?;
+        if self.policy.completed != Completed::Replay {
+            return None;
+        }
+        cache.get(self.key.as_str(), &self.fingerprint, &core.table.clock)
+    }
+}

@@ -1,0 +1,301 @@
+//! How an execution ends: its answer is stored, its failure kept, or its key released.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use crate::answer::{Answer, Stored, reason};
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::protocol::{FailureWrite, FinishResult, State, Write};
+use crate::run::call::CallContext;
+use crate::run::driver::{Session, WriteBody};
+use crate::run::execution::{Execution, Inner};
+use crate::run::placement::{PartsPlan, Place};
+use crate::signals::Ending;
+use crate::store::record::{self, Record};
+
+/// How a completion ended.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Completion {
+    /// The answer is in the record.
+    Stored,
+    /// There was no record to write to: the execution ran unprotected.
+    Unprotected,
+    /// A commit of this execution's has, with this answer.
+    Landed(Answer),
+    /// Another owner has the key; with its answer, if it has completed.
+    LeaseLost(Option<Answer>),
+    /// The store was not heard of in time.
+    Unconfirmed(Error),
+}
+
+/// The body of a completion: the answer.
+struct AnswerBody<'a> {
+    execution: &'a Execution,
+    response: Stored,
+    is_replaced: bool,
+}
+
+impl WriteBody for AnswerBody<'_> {
+    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
+        Ok(Some(self.response.attribute()))
+    }
+
+    /// The store took the pending record, so it is the answer that it does not take.
+    fn replace_unstorable(&mut self, error: &Error) -> bool {
+        if self.is_replaced {
+            return false;
+        }
+        self.execution.report_unstorable(&error.to_string());
+        self.response = Stored::unavailable(reason::REJECTED);
+        self.is_replaced = true;
+        true
+    }
+}
+
+/// The body of a failure's write: the failure, if it is kept.
+struct FailureBody(Option<Stored>);
+
+impl WriteBody for FailureBody {
+    async fn response(
+        &mut self,
+        write: &Write,
+        _: Duration,
+    ) -> Result<Option<AttributeValue>, Error> {
+        match write.record.state {
+            State::Failed => Ok(self.0.as_ref().map(Stored::attribute)),
+            State::Pending { .. } | State::Completed | State::Released => Ok(None),
+        }
+    }
+}
+
+impl Execution {
+    /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
+    /// executed is never given up for an answer that cannot be stored. Boxed: the callers' own futures
+    /// stay small.
+    pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Completion> {
+        self.store_answer(answer).boxed()
+    }
+
+    async fn store_answer(&self, answer: Answer) -> Completion {
+        let Inner { core, call, .. } = &*self.inner;
+        let now = core.table.clock.moment();
+        let until = self.finish().tries_until(now);
+        let answer = call.answers.stored(answer);
+        let is_kept = core.remembers(&call.key, &call.policy, answer.bytes());
+        let kept = is_kept.then(|| answer.detached());
+        let (response, in_parts) = self.place(answer, until).await;
+        let (expires_at, command) = {
+            let (mut end, now) = (self.finish(), core.table.clock.moment());
+            let expires_at = in_parts.unwrap_or_else(|| end.estimate(now).1);
+            (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
+        };
+        let mut body = AnswerBody { execution: self, response, is_replaced: false };
+        let mut session = self.session();
+        let ended = session.drive(&mut &self.inner.finish, command, &mut body).await;
+        match ended {
+            FinishResult::Stored => {
+                // Only an answer that repeats get: not if the record has a reason instead.
+                let kept = kept.filter(|_| !body.response.is_unavailable());
+                let request = (&call.key, &call.fingerprint);
+                let is_remembered = kept.is_some_and(|answer| {
+                    core.remember(session.asked, request, &call.policy, expires_at, answer)
+                });
+                if !is_remembered {
+                    core.forget(&call.key);
+                }
+                self.stored()
+            }
+            FinishResult::Committed => {
+                self.succeeded();
+                Completion::Landed(self.own(&mut session).await)
+            }
+            FinishResult::LeaseLost if self.is_protected() => {
+                self.ended_as(Ending::LeaseLost);
+                Completion::LeaseLost(self.others(&mut session).await)
+            }
+            FinishResult::LeaseLost => {
+                self.ended_as(Ending::FailOpen);
+                Completion::Unprotected
+            }
+            FinishResult::FailureWritten
+            | FinishResult::NothingWritten(_)
+            | FinishResult::NotCommitted(_)
+            | FinishResult::Unknown
+            | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()),
+        }
+    }
+
+    /// Places the answer. Returns until when its parts are kept, if it has any. An answer that cannot
+    /// be stored leaves the reason.
+    async fn place(&self, answer: Answer, until: Deadline) -> (Stored, Option<i64>) {
+        let Inner { core, claim, .. } = &*self.inner;
+        // While DynamoDB's time is not known, no part can be written.
+        let stamp = core.table.clock.moment().stamp();
+        let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
+        let (owner, time) = (claim.owner, self.time_for_parts(until));
+        let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
+        match core.place_answer(answer, Place { parts, ..self.place_in_record() }).await {
+            Ok(stored @ Stored::Parts(_)) => (stored, in_parts),
+            Ok(stored) => (stored, None),
+            Err(unplaced) => {
+                self.report_unstorable(&unplaced.to_string());
+                (unplaced.instead(), None)
+            }
+        }
+    }
+
+    /// The place of an answer that must lie in the record.
+    pub(crate) fn place_in_record(&self) -> Place<'_> {
+        let Inner { core, call, claim, .. } = &*self.inner;
+        let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
+        let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
+        Place { key: &call.key, policy: &call.policy, rest, parts: None }
+    }
+
+    /// Half of the time that is left; of a lease that is not renewed, half of what is left of it. The
+    /// other half is for the record: it must become completed even if its answer cannot be stored.
+    fn time_for_parts(&self, until: Deadline) -> Duration {
+        let Inner { core, call, .. } = &*self.inner;
+        let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
+        let time = core.time_until(Some(until));
+        let of_lease = self.is_protected() && !is_renewed;
+        (if of_lease { time.min(self.lease_remaining()) } else { time }) / 2
+    }
+
+    pub(crate) fn report_unstorable(&self, reason: &str) {
+        tracing::error!(
+            operation = self.operation(),
+            reason,
+            "an operation completed and its answer cannot be stored: repeats get an error"
+        );
+    }
+
+    fn stored(&self) -> Completion {
+        self.succeeded();
+        if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
+    }
+
+    fn unconfirmed(&self, error: Error) -> Completion {
+        if !self.is_protected() {
+            self.ended_as(Ending::FailOpen);
+            return Completion::Unprotected;
+        }
+        self.ended_as(Ending::Unconfirmed);
+        tracing::error!(
+            operation = self.operation(), attempt = self.attempt(), %error,
+            "the handler ran and its completion could not be confirmed: it may run again once \
+             the lease is over"
+        );
+        Completion::Unconfirmed(error)
+    }
+
+    /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
+    pub(crate) async fn own(&self, session: &mut Session<'_>) -> Answer {
+        let unread =
+            |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
+        let record = session.last.take().filter(|record| record.owner == self.inner.claim.owner);
+        match record.and_then(|record| record.answer) {
+            Some(stored) => self.open(stored).await.unwrap_or_else(unread),
+            None => unread(session.take_error()),
+        }
+    }
+
+    async fn open(&self, stored: Stored) -> Result<Answer, Error> {
+        let Inner { core, call, .. } = &*self.inner;
+        core.open(stored, &call.key, &call.policy, call.answer_by()).await
+    }
+
+    /// The answer stored by the owner that took over, if it completed the same request.
+    pub(crate) async fn others(&self, session: &mut Session<'_>) -> Option<Answer> {
+        tracing::error!(
+            operation = self.operation(),
+            attempt = self.attempt(),
+            "the lease was lost before the answer could be stored: the handler may have run twice"
+        );
+        let Inner { core, call: CallContext { fingerprint, .. }, .. } = &*self.inner;
+        let record = session.last.take()?;
+        let now = core.table.clock.judging_time(None, core.clock_tolerance);
+        // A delayed completion can restore a record that TTL has deleted.
+        let is_answer = record.state == State::Completed
+            && !record.header(fingerprint).is_past_retention(now)
+            && fingerprint.matches(&record.fingerprint);
+        // A caller that cannot read it now can retry.
+        let Record { answer, .. } = record;
+        self.open(answer.filter(|_| is_answer)?).await.ok()
+    }
+
+    /// Ends a failed execution as the policy says. Whether the write is applied or not, the caller gets the
+    /// handler's own error.
+    pub(crate) async fn fail(&self, failure: Option<Answer>) {
+        if !self.policy().failure.is_kept() {
+            return self.end_without_answer(self.released(), None).await;
+        }
+        let Inner { core, call, steps, .. } = &*self.inner;
+        let failure = failure.and_then(|failure| {
+            let failure = call.answers.stored(failure);
+            core.place_failure(failure, steps.bytes(), &call.key, &call.policy)
+        });
+        self.end_without_answer(FailureWrite::Keep, failure).await;
+    }
+
+    /// Restores the previous record, because nothing was executed. An execution that has stored a step has
+    /// executed something: its record is kept as FAILED.
+    pub(crate) async fn undo(&self) {
+        if self.inner.steps.were_sent() {
+            self.end_without_answer(FailureWrite::Keep, None).await;
+        } else {
+            self.end_without_answer(FailureWrite::Undo, self.inner.failure.clone()).await;
+        }
+    }
+
+    /// The write that resolves a commit in doubt, as after a failure.
+    pub(crate) fn given_up(&self) -> FailureWrite {
+        if self.policy().failure.is_kept() { FailureWrite::Keep } else { self.released() }
+    }
+
+    /// Releases the key, or keeps the record as FAILED if it has steps, so that the next attempt continues
+    /// after them.
+    fn released(&self) -> FailureWrite {
+        if self.inner.steps.may_be_stored() { FailureWrite::Keep } else { FailureWrite::Release }
+    }
+
+    /// Sends a failure's write until it is confirmed, refused, or out of time. Boxed, as
+    /// [`acquire`](crate::run::acquire::acquire) is.
+    fn end_without_answer(&self, end: FailureWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
+        self.write_failure(end, failure).boxed()
+    }
+
+    async fn write_failure(&self, end: FailureWrite, failure: Option<Stored>) {
+        let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
+        let mut session = self.session();
+        let ended =
+            session.drive(&mut &self.inner.finish, command, &mut FailureBody(failure)).await;
+        match ended {
+            FinishResult::FailureWritten => self.ended_as(match end {
+                FailureWrite::Release | FailureWrite::Undo => Ending::Released,
+                FailureWrite::Keep => Ending::Failed,
+            }),
+            FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LeaseLost),
+            FinishResult::LeaseLost => self.ended_as(Ending::FailOpen),
+            // A commit was applied before: `close` returns its answer.
+            FinishResult::Stored | FinishResult::Committed => {}
+            FinishResult::NothingWritten(_)
+            | FinishResult::NotCommitted(_)
+            | FinishResult::Unknown
+            | FinishResult::Unconfirmed => {
+                self.ended_as(Ending::Unconfirmed);
+                let error = session.take_error();
+                tracing::error!(
+                    operation = self.operation(), ?end, %error,
+                    "the record of a failed operation could not be changed: its key is free when \
+                     the lease ends"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What all calls of one [`Idempotency`](crate::Idempotency) share.
+
+use std::time::Duration;
+
+use crate::answer::Answer;
+use crate::answer::codec::Coding;
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::fingerprint::Fingerprint;
+use crate::policy::{Completed, Policy};
+use crate::run::cache::{Asked, Cache, Entry};
+use crate::signals::Log;
+use crate::store::Table;
+use crate::store::key::{KeyForm, RecordKey, Scope};
+use crate::store::record::random_owner;
+
+pub(crate) struct Core {
+    pub(crate) table: Table,
+    /// Whether idempotency is [switched off](crate::Builder::disabled): a [`Call`](super::call::Call) then
+    /// has no record.
+    pub(crate) is_disabled: bool,
+    pub(crate) policy: Policy,
+    pub(crate) clock_tolerance: Duration,
+    pub(crate) log: Log,
+    pub(crate) coding: Coding,
+    /// Completed answers that this process has seen, if it keeps them.
+    pub(crate) cache: Option<Cache>,
+}
+
+impl Core {
+    pub(crate) fn record_key(
+        &self,
+        scope: &Scope,
+        key: &str,
+        form: KeyForm,
+    ) -> Result<RecordKey, Error> {
+        RecordKey::new(scope, key, form, self.table.schema.max_key_bytes())
+    }
+
+    /// A key that no other call has.
+    pub(crate) fn random_key(&self, scope: &Scope) -> Result<RecordKey, Error> {
+        let limit = self.table.schema.max_key_bytes();
+        RecordKey::new(scope, &random_owner()?.to_string(), KeyForm::Verbatim, limit)
+    }
+}
+
+/// Answers that this process keeps.
+impl Core {
+    /// Whether an answer of so many bytes will be kept.
+    pub(crate) fn remembers(&self, key: &RecordKey, policy: &Policy, bytes: usize) -> bool {
+        policy.completed == Completed::Replay
+            && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
+    }
+
+    /// Before a record is asked for, whose answer may be kept.
+    pub(crate) fn ask(&self, key: &RecordKey) -> Option<Asked> {
+        self.cache.as_ref().map(|cache| cache.ask(key.as_str()))
+    }
+
+    /// Keeps an answer that a record was found to have, to the record's end in epoch seconds; whether it
+    /// has.
+    pub(crate) fn remember(
+        &self,
+        asked: Option<Asked>,
+        (key, fingerprint): (&RecordKey, &Fingerprint),
+        policy: &Policy,
+        expires_at: i64,
+        answer: Answer,
+    ) -> bool {
+        // A reason may go: another reader's limit is larger, a part is restored.
+        let is_answer = !matches!(answer, Answer::Unavailable(_));
+        let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
+        if !is_answer || !self.remembers(key, policy, answer.bytes()) {
+            return false;
+        }
+        // Not past the retention, whatever this clock may be off by.
+        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let until = self.table.clock.end(end.minus(self.clock_tolerance));
+        cache.insert(key.as_str(), asked, Entry::new(fingerprint, until, answer))
+    }
+
+    /// Forgets all answers that this process keeps.
+    pub(crate) fn forget_all(&self) {
+        if let Some(cache) = &self.cache {
+            cache.clear();
+        }
+    }
+
+    /// Forgets the answer of a record that this process has changed.
+    pub(crate) fn forget(&self, key: &RecordKey) {
+        if let Some(cache) = &self.cache {
+            cache.forget(key.as_str());
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The running execution: what the handler sees of it, and its lease.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+
+use crate::answer::Stored;
+use crate::clock;
+use crate::error::Error;
+use crate::policy::Policy;
+use crate::protocol::{Acquisition, Finish, Goal, Granted, State, Window};
+use crate::run::call::CallContext;
+use crate::run::core::Core;
+use crate::run::driver::{Session, Unreadable};
+use crate::run::steps::Steps;
+use crate::run::transaction::Commits;
+use crate::signals::Ending;
+use crate::store::key::derived::DerivedKey;
+use crate::store::record::{Claim, Record, random_owner};
+
+/// The running operation, as its handler sees it.
+///
+/// A clone is the same execution. HTTP handlers find it in the request's extensions.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::Execution;
+///
+/// async fn import(execution: Execution, rows: &[u32]) -> Result<usize, String> {
+///     if rows.is_empty() {
+///         execution.discard(); // refused: the key stays free
+///         return Err("no rows".to_owned());
+///     }
+///     println!("attempt {} by {}", execution.attempt(), execution.owner());
+///     for row in rows {
+///         // At its end the handler would be stopped.
+///         if execution.lease_remaining() < Duration::from_secs(1) {
+///             return Err("no time left".to_owned());
+///         }
+///         println!("{row}"); // your business here
+///     }
+///     if !execution.is_protected() {
+///         println!("this run had no record: DynamoDB was out of reach");
+///     }
+///     Ok(rows.len())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Execution {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) core: Arc<Core>,
+    pub(crate) call: CallContext,
+    pub(crate) claim: Claim,
+    /// The text form of the claim's owner.
+    owner: String,
+    /// What it knows of its record, and of its lease.
+    pub(crate) finish: Mutex<Finish>,
+    /// Held by a commit, or by the end of the execution, so that there is only one at a time.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) commits: Commits,
+    /// Wakes the task that drives the handler.
+    pub(crate) handler: AtomicWaker,
+    nothing_executed: AtomicBool,
+    pub(crate) steps: Steps,
+    /// The stored failure of the record that was taken over.
+    pub(crate) failure: Option<Stored>,
+    /// False if it runs without a record: under [`Outage::Open`](crate::policy::Outage::Open), or a message
+    /// without a key.
+    is_protected: bool,
+    /// What it comes to if all goes well.
+    start: Ending,
+    /// What it has come to so far.
+    ending: Mutex<Option<Ending>>,
+}
+
+impl Execution {
+    /// How often this operation was started, this time included: 1 for the first.
+    ///
+    /// No two executions of a key get the same number, and a later one gets a higher number, as
+    /// long as the record lives. So another system can fence with it. A record lives for its
+    /// retention, and for an hour after a release.
+    ///
+    /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) is not
+    /// counted. Its number is 0, which is lower than all others: a system that fences refuses it
+    /// once it has seen a counted execution. Two such executions are indistinguishable.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::policy::Failure;
+    ///
+    /// let retain = Failure::Retain { max_attempts: 3 };
+    /// let charge = idempotency.operation("charge").policy(|policy| policy.failure(retain))?;
+    /// let call = charge.key("order-42");
+    /// let first = call.clone().run(async |_| Err::<u32, _>(std::io::Error::other("declined"))).await;
+    /// assert!(first.is_err());
+    /// let attempt = call.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
+    /// assert_eq!(attempt, 2);
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        if self.is_protected() { self.inner.claim.attempt } else { 0 }
+    }
+
+    /// This attempt's identity, random and unique: 32 hex digits.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// let operation = idempotency.operation("charge").key("order-42");
+    /// let owner = operation
+    ///     .run(async |execution| Ok::<_, std::io::Error>(execution.owner().to_owned()))
+    ///     .await?;
+    /// assert_eq!(owner.len(), 32);
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a record");
+    /// assert_eq!(record.owner, owner);
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.inner.owner
+    }
+
+    /// How long the lease still holds; zero once it is over or lost.
+    ///
+    /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) has no lease.
+    /// For it this is the time until the [deadline](crate::Call::deadline), or 366 days if there
+    /// is no deadline: `Instant::now()` plus this does not overflow.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::policy::Lease;
+    ///
+    /// let left = idempotency
+    ///     .operation("charge")
+    ///     .policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))))?
+    ///     .key("order-42")
+    ///     .run(async |execution| Ok::<_, std::io::Error>(execution.lease_remaining()))
+    ///     .await?;
+    /// assert!(left > Duration::from_secs(30) && left <= Duration::from_secs(60));
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn lease_remaining(&self) -> Duration {
+        let clock = &self.inner.core.table.clock;
+        if !self.is_protected() {
+            return self.inner.call.deadline.map_or(clock::MAX_AHEAD, |end| clock.left(end));
+        }
+        self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
+    }
+
+    /// Whether a renewal, a step or a commit found that another execution owns the key. By default
+    /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)) the handler is stopped then and does not
+    /// see it, but a task that it has spawned does. A handler that goes on sees it too. If the
+    /// lease is not renewed, use [`lease_remaining`](Self::lease_remaining).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::policy::LeaseExpired;
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// let record = sandbox.record("charge", "order-42");
+    /// let ran = idempotency
+    ///     .operation("charge")
+    ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))?
+    ///     .key("order-42")
+    ///     .run(async |execution| {
+    ///         record.pending(Duration::from_secs(30)).await?; // another call has the key now
+    ///         let step = execution.step("charge", async { Ok::<_, std::io::Error>(()) }).await;
+    ///         assert!(step.is_err() && execution.is_lease_lost());
+    ///         Ok::<_, dynamodb_idempotency::Error>(())
+    ///     })
+    ///     .await;
+    /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::LeaseLost);
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.finish().is_lost()
+    }
+
+    /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
+    /// is [`Outage::Open`](crate::policy::Outage::Open), for a message that runs without a
+    /// key, and if idempotency is [switched off](crate::Builder::disabled).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let operation = idempotency.operation("charge").key("order-42");
+    /// operation
+    ///     .run(async |execution| {
+    ///         assert!(execution.is_protected());
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.inner.is_protected
+    }
+
+    /// A key for a call to another service, to send as its `Idempotency-Key`. It is the same in
+    /// every attempt of this operation, and different for each label and each operation. See
+    /// [`DerivedKey`] for how long that protects.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// let cancel = idempotency.operation("cancel").key("order-42");
+    /// cancel
+    ///     .run(async |execution| {
+    ///         let refund = execution.derive_key("refund").uuid();
+    ///         assert_eq!(refund, execution.derive_key("refund").uuid());
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn derive_key(&self, label: &str) -> DerivedKey {
+        DerivedKey::child(&self.inner.claim.key, label)
+    }
+
+    /// Says that the handler refused the request and has changed nothing. Its answer is sent and
+    /// not stored, the record is released, and the same key may be used with a corrected payload.
+    ///
+    /// A record that an earlier attempt has left is not released but restored: a failure that is
+    /// kept, an operation whose owner died, [steps](Self::step). The key is then still for the same
+    /// request, and this attempt does not count for [`Failure::Retain`](crate::policy::Failure::Retain). If
+    /// this execution has stored steps, those have happened: the record is kept as FAILED.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::Outcome;
+    ///
+    /// let outcome = idempotency
+    ///     .operation("charge")
+    ///     .key("order-42")
+    ///     .run_with_outcome(async |execution| {
+    ///         execution.discard();
+    ///         Ok::<_, std::io::Error>("the amount is negative".to_owned())
+    ///     })
+    ///     .await?;
+    /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a free record");
+    /// assert_eq!(record.status(), "RELEASED");
+    /// # Ok(()) });
+    /// ```
+    pub fn discard(&self) {
+        self.inner.nothing_executed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution")
+            .field("operation", &self.operation())
+            .field("attempt", &self.attempt())
+            .field("owner", &self.owner())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Execution {
+    /// Creates an execution under a correct lease. Without a window, no record protects it; one of its writes
+    /// may still be in the table. Steps that were read from a record are done, whichever call owns it.
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        call: CallContext,
+        granted: Granted,
+        window: Option<Window>,
+        taken: Option<Record>,
+        start: Ending,
+    ) -> Self {
+        let is_protected = window.is_some();
+        let (steps, failure) = taken.map_or((None, None), |taken| {
+            let failure = taken.answer.filter(|_| taken.state == State::Failed);
+            (taken.steps, failure)
+        });
+        let claim = Claim {
+            key: call.key.clone(),
+            owner: *granted.knowledge.me(),
+            attempt: granted.attempts.number,
+            fingerprint: call.fingerprint.to_store(),
+            created_at: granted.attempts.created_at.unwrap_or_else(|| core.table.clock.guess()),
+        };
+        let rules = call.rules(core, false);
+        let inner = Inner {
+            core: Arc::clone(core),
+            call,
+            owner: claim.owner.to_string(),
+            claim,
+            finish: Mutex::new(Finish::new(granted, rules, window, core.table.clock.moment())),
+            turn: tokio::sync::Mutex::new(()),
+            commits: Commits::default(),
+            handler: AtomicWaker::new(),
+            nothing_executed: AtomicBool::new(false),
+            steps: Steps::new(steps),
+            failure,
+            is_protected,
+            start,
+            ending: Mutex::new(None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The execution of a call without a record.
+    pub(crate) fn unprotected(core: &Arc<Core>, call: CallContext) -> Result<Self, Error> {
+        let (rules, now) = (call.rules(core, false), core.table.clock.moment());
+        let granted = Acquisition::new(random_owner()?, Goal::Own, rules, now).granted();
+        Ok(Self::new(core, call, granted, None, None, Ending::Unprotected))
+    }
+
+    pub(crate) fn finish(&self) -> MutexGuard<'_, Finish> {
+        // Nothing panics while it is held.
+        self.inner.finish.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the handler goes no further; nothing where the lease is lost.
+    pub(crate) fn lease_ends(&self) -> Option<clock::Deadline> {
+        let end = self.finish();
+        end.window().map(|window| window.end).filter(|_| !end.is_lost())
+    }
+
+    /// A line to the store for what ends the execution.
+    pub(crate) fn session(&self) -> Session<'_> {
+        let Inner { core, call, claim, .. } = &*self.inner;
+        let of = (&call.key, &call.fingerprint);
+        Session::new(core, of, claim.owner, Unreadable::IsAnotherOwners)
+    }
+
+    pub(crate) fn operation(&self) -> &str {
+        self.inner.claim.key.operation()
+    }
+
+    pub(crate) fn has_record(&self) -> bool {
+        self.inner.call.has_record
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.inner.call.policy
+    }
+
+    /// What has become of it, or of what was written last for it.
+    pub(crate) fn ended_as(&self, ending: Ending) {
+        *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+    }
+
+    /// Its answer is stored.
+    pub(crate) fn succeeded(&self) {
+        self.ended_as(self.inner.start);
+    }
+
+    /// Signals the ending, once.
+    pub(crate) fn report(&self) {
+        let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let ending = ending.unwrap_or(Ending::Dropped);
+        let attempt = self.is_protected().then(|| self.attempt());
+        self.inner.call.signals.ended(self.operation(), ending, attempt);
+    }
+
+    pub(crate) fn note_lost_lease(&self) {
+        self.finish().lose();
+        self.inner.handler.wake();
+    }
+
+    pub(crate) fn said_nothing_executed(&self) -> bool {
+        self.inner.nothing_executed.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,203 @@
+//! The question to a reconcile hook, and its answer.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+
+use crate::answer::Answer;
+use crate::answer::codec::Coding;
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::store::key::RecordKey;
+use crate::store::key::derived::DerivedKey;
+use crate::store::record::{Checkpoints, Record};
+
+/// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
+///
+/// Its owner is mostly dead, but it may only be slow: an effect that the hook does not find may
+/// still happen. Ask the other service with the operation's [derived key](Self::derive_key) or by
+/// its [steps](Self::step). If the service cannot tell for sure, answer [`Reconciled::Refuse`].
+///
+/// ```
+/// use dynamodb_idempotency::{Abandoned, Error, Reconciled, RunError};
+///
+/// async fn judge(abandoned: Abandoned) -> Result<Reconciled<String, Error>, Error> {
+///     println!(
+///         "attempt {} since {:?}, given up {:?}, steps: {:?}, its key: {}",
+///         abandoned.attempt(),
+///         abandoned.created_at(),
+///         abandoned.lease_ended_at(),
+///         abandoned.steps().collect::<Vec<_>>(),
+///         abandoned.derive_key("charge"),
+///     );
+///     Ok(match abandoned.step::<String>("charge")? {
+///         Some(charge) => Reconciled::Completed(charge),
+///         None => Reconciled::Execute,
+///     })
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Abandoned {
+    coding: Coding,
+    key: RecordKey,
+    attempt: u32,
+    created_at: Timestamp,
+    lease_ended_at: Timestamp,
+    steps: Option<Checkpoints>,
+}
+
+/// What a reconcile hook decides about an abandoned operation.
+///
+/// ```
+/// use dynamodb_idempotency::Reconciled;
+///
+/// /// What a card network says of a charge.
+/// fn judge(state: Option<&str>) -> Reconciled<String, String> {
+///     match state {
+///         Some("succeeded") => Reconciled::Completed("paid".to_owned()),
+///         Some("declined") => Reconciled::Failed("declined".to_owned()),
+///         None => Reconciled::Execute,
+///         Some(_) => Reconciled::Refuse,
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reconciled<T, E> {
+    /// It was completed, with this answer. The answer is stored: this call and every repeat get it.
+    Completed(T),
+    /// It has failed, with this error. The record becomes FAILED, and [`Failure`](crate::policy::Failure)
+    /// decides about the next call: it runs again under [`Release`](crate::policy::Failure::Release) and
+    /// while [`Retain`](crate::policy::Failure::Retain) has attempts left; otherwise it gets the failure.
+    Failed(E),
+    /// Its effect does not exist: run it again, from the first step that is not done.
+    Execute,
+    /// It is unknown whether its effect exists: the call gets
+    /// [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), and the record does not change.
+    Refuse,
+}
+
+impl Abandoned {
+    pub(crate) fn new(coding: Coding, key: RecordKey, record: &Record) -> Self {
+        let Record { attempt, created_at, ref steps, state, .. } = *record;
+        let lease_ended_at = state.lease_expires_at().unwrap_or(created_at);
+        Self { coding, key, attempt, created_at, lease_ended_at, steps: steps.clone() }
+    }
+
+    /// How often the operation was started: the number of the attempt that gave no answer.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// assert_eq!(abandoned.attempt(), 1);
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// When the operation was first started, by DynamoDB's clock.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// assert!(abandoned.created_at() < abandoned.lease_ended_at());
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn created_at(&self) -> SystemTime {
+        self.created_at.to_system()
+    }
+
+    /// When the last owner's lease ended, by DynamoDB's clock.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use dynamodb_idempotency::Abandoned;
+    ///
+    /// /// Whether the other service had the time that it needs to show what it did.
+    /// fn is_settled(abandoned: &Abandoned, now: SystemTime) -> bool {
+    ///     now >= abandoned.lease_ended_at() + Duration::from_secs(10)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn lease_ended_at(&self) -> SystemTime {
+        self.lease_ended_at.to_system()
+    }
+
+    /// The result of a step, if the step is done.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// let charge: Option<String> = abandoned.step("charge")?;
+    /// assert_eq!(charge.as_deref(), Some("ch_1"));
+    /// assert_eq!(abandoned.step::<String>("ship")?, None);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) if it has another type,
+    /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) if the step is done and its result could
+    /// not be stored, [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable) if its codec does not decode
+    /// it.
+    pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+        let found = self.steps.as_ref().and_then(|steps| steps.get(name));
+        found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
+    }
+
+    /// The names of the steps that are done, in no order.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// assert_eq!(abandoned.steps().collect::<Vec<_>>(), ["charge"]);
+    /// # Ok(()) });
+    /// ```
+    pub fn steps(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().flat_map(Checkpoints::iter).map(|(name, _)| name)
+    }
+
+    /// The key with which the operation's attempts call another service, as
+    /// [`Execution::derive_key`](crate::Execution::derive_key).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// let key = abandoned.derive_key("charge"); // what the attempt called the other service with
+    /// assert_eq!(key, abandoned.derive_key("charge"));
+    /// assert_ne!(key, abandoned.derive_key("refund"));
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn derive_key(&self, label: &str) -> DerivedKey {
+        DerivedKey::child(&self.key, label)
+    }
+}
+
+impl fmt::Debug for Abandoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Abandoned")
+            .field("operation", &self.key.operation())
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a hook for a handler with answers `T` and errors `E` says.
+pub(crate) type HookResult<T, E> = Result<Reconciled<T, E>, E>;
+
+/// What a hook's resolution asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    Settle(Settlement),
+    Execute,
+    Refuse,
+}
+
+/// What a hook's resolution makes of the record.
+#[derive(Clone, Debug)]
+pub(crate) enum Settlement {
+    /// The answer.
+    Completed(Answer),
+    /// What can be replayed of the failure.
+    Failed(Option<Answer>),
+}

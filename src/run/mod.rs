@@ -1,0 +1,22 @@
+//! Runs one call: drives the machines of `crates/protocol`, calls the handler under its lease, and stores
+//! its answer.
+
+pub(crate) mod acquire;
+pub(crate) mod cache;
+pub(crate) mod call;
+pub(crate) mod completion;
+pub(crate) mod core;
+pub(crate) mod driver;
+pub(crate) mod execution;
+pub(crate) mod hook;
+pub(crate) mod kill_switch;
+pub(crate) mod lease;
+pub(crate) mod parts;
+pub(crate) mod placement;
+pub(crate) mod reconcile;
+pub(crate) mod refusal;
+pub(crate) mod runner;
+pub(crate) mod snapshot;
+pub(crate) mod steps;
+pub(crate) mod transaction;
+pub(crate) mod user_code;

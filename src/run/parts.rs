@@ -1,0 +1,226 @@
+//! The parts of large answers: written before the record is completed, read once a completed record
+//! was found, and never changed in between.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+
+use crate::answer::parts::{Content, Digest, MOST_AT_ONCE};
+use crate::answer::{Answer, Manifest, Stored, too_large};
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::policy::Policy;
+use crate::protocol::{MIN_LIMIT, Tries};
+use crate::run::core::Core;
+use crate::store::key::{PartName, RecordKey};
+use crate::store::record::Part;
+use crate::store::{Consistency, WriteResult};
+
+/// When parts are not written in time.
+fn late() -> Error {
+    let message = "the parts of an answer were not written in time";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Why an answer has no bytes.
+enum Unread {
+    /// They are not there as they were written.
+    Gone(String),
+    Error(Error),
+}
+
+impl Core {
+    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`.
+    pub(crate) async fn write_parts(
+        &self,
+        key: &RecordKey,
+        content: &Content,
+        expires_at: i64,
+        time: Duration,
+    ) -> Result<(), Error> {
+        let time = time.max(MIN_LIMIT);
+        let clock = &self.table.clock;
+        let tries = Tries::until(clock.lasting(time));
+        let writing = self.write_missing(key, content, expires_at, tries);
+        clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
+    }
+
+    /// Writes the parts until each one is confirmed.
+    async fn write_missing(
+        &self,
+        key: &RecordKey,
+        content: &Content,
+        expires_at: i64,
+        mut tries: Tries,
+    ) -> Result<(), Error> {
+        let clock = &self.table.clock;
+        let mut missing: Vec<u32> = (0..content.manifest.parts).collect();
+        loop {
+            let mut waiting = std::mem::take(&mut missing).into_iter().peekable();
+            let mut writes = FuturesUnordered::new();
+            let mut last = None;
+            loop {
+                let free = content.manifest.writes_at_once().saturating_sub(writes.len());
+                // A clock that was set can end the time too. Then no further write begins.
+                if waiting.peek().is_some() && clock.is_over(tries.until) {
+                    return Err(last.unwrap_or_else(late));
+                }
+                for number in waiting.by_ref().take(free) {
+                    let limit = tries.limit(clock.moment());
+                    let write = self.write_part(key, content, number, expires_at, limit);
+                    writes.push(write.map(move |done| (number, done)).boxed());
+                }
+                match writes.next().await {
+                    Some((_, Ok(()))) => {}
+                    // No later try will do better.
+                    Some((_, Err(error))) if error.kind() == ErrorKind::Configuration => {
+                        return Err(error);
+                    }
+                    Some((number, Err(error))) => {
+                        missing.push(number);
+                        last = Some(error);
+                    }
+                    None => break,
+                }
+            }
+            let Some(error) = last else { return Ok(()) };
+            if !clock.wait(&mut tries).await {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn write_part(
+        &self,
+        key: &RecordKey,
+        content: &Content,
+        number: u32,
+        expires_at: i64,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let manifest = &content.manifest;
+        let key = self.part_key(key, manifest, number)?;
+        let bytes = content.part(number);
+        let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
+        match write.await.outcome {
+            WriteResult::Applied | WriteResult::Rejected(_) => Ok(()),
+            WriteResult::Conflict(error)
+            | WriteResult::TokenUsed(error)
+            | WriteResult::Invalid(error)
+            | WriteResult::NotApplied(error)
+            | WriteResult::Unknown(error) => Err(error),
+        }
+    }
+
+    /// Reads the answer of a record, with its parts. An error if DynamoDB does not answer. An answer that is
+    /// missing or not whole is [`Answer::Unavailable`].
+    pub(crate) async fn open(
+        &self,
+        stored: Stored,
+        key: &RecordKey,
+        policy: &Policy,
+        until: Option<Deadline>,
+    ) -> Result<Answer, Error> {
+        let coder = self.coding.of(key);
+        let manifest = match stored.in_record(policy.max_answer_bytes, coder) {
+            Ok(answer) => return Ok(answer),
+            Err(manifest) => manifest,
+        };
+        let bytes = manifest.bytes.max(manifest.plain_bytes);
+        if bytes > policy.max_answer_bytes {
+            return Ok(Answer::Unavailable(too_large(bytes, policy.max_answer_bytes).into()));
+        }
+        match self.read_parts(key, &manifest, until).await {
+            Ok(bytes) => Ok(manifest.open(bytes, policy.max_answer_bytes, coder)),
+            Err(Unread::Gone(reason)) => {
+                tracing::error!(
+                    operation = key.operation(),
+                    reason,
+                    "a stored answer is not whole: repeats get an error"
+                );
+                Ok(Answer::Unavailable(reason.into()))
+            }
+            Err(Unread::Error(error)) => Err(error),
+        }
+    }
+
+    async fn read_parts(
+        &self,
+        key: &RecordKey,
+        manifest: &Manifest,
+        until: Option<Deadline>,
+    ) -> Result<Vec<u8>, Unread> {
+        let mut waiting = 0..manifest.parts;
+        let mut reads = FuturesOrdered::new();
+        let (mut parts, mut found, mut bytes) = (Vec::new(), 0_usize, Vec::new());
+        loop {
+            let free = MOST_AT_ONCE.saturating_sub(reads.len());
+            for number in waiting.by_ref().take(free) {
+                reads.push_back(self.read_part(key, manifest, number, until).boxed());
+            }
+            let Some(part) = reads.next().await else { break };
+            let part = part?;
+            found += part.len();
+            if found > manifest.bytes {
+                return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
+            }
+            parts.push(part);
+            // The last parts may all arrive at once, so they wait for each other: while they are in flight,
+            // they take as much memory as the result.
+            if waiting.is_empty() {
+                continue;
+            }
+            bytes.reserve_exact(manifest.bytes - bytes.len());
+            for part in parts.drain(..) {
+                bytes.extend(part);
+            }
+        }
+        bytes.reserve_exact(found - bytes.len());
+        for part in parts {
+            bytes.extend(part);
+        }
+        if bytes.len() != manifest.bytes || Digest::of([&bytes[..]]) != manifest.digest {
+            return Err(Unread::Gone("its parts are not those that were written".to_owned()));
+        }
+        Ok(bytes)
+    }
+
+    /// A part never changes, so whatever shows it at all shows it right.
+    async fn read_part(
+        &self,
+        key: &RecordKey,
+        manifest: &Manifest,
+        number: u32,
+        until: Option<Deadline>,
+    ) -> Result<Vec<u8>, Unread> {
+        let key = self.part_key(key, manifest, number).map_err(Unread::Error)?;
+        for consistency in [Consistency::Eventual, Consistency::Strong] {
+            let limit = self.time_until(until);
+            let part = self.table.get_part(&key, &manifest.owner, consistency, limit).await;
+            match part.map_err(Unread::Error)? {
+                Some(Part::Bytes(bytes)) => return Ok(bytes),
+                Some(Part::Foreign) => {
+                    return Err(Unread::Gone(format!("its part {number} is another item")));
+                }
+                None => {}
+            }
+        }
+        Err(Unread::Gone(format!("its part {number} of {} is missing", manifest.parts)))
+    }
+
+    fn part_key(
+        &self,
+        key: &RecordKey,
+        manifest: &Manifest,
+        number: u32,
+    ) -> Result<RecordKey, Error> {
+        let (owner, digest) = (manifest.owner, manifest.digest.prefix());
+        let name = PartName { owner, digest, number };
+        let key = key.part(&name, self.table.schema.max_key_bytes());
+        key.ok_or_else(|| {
+            let message = "the scope is too long for the keys of an answer's parts";
+            Error::new(ErrorKind::Configuration, message)
+        })
+    }
+}

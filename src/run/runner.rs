@@ -1,0 +1,296 @@
+//! One runner for every adapter: it calls the handler under its lease, ends the record by what the handler
+//! returns, and says how that ended. An adapter says how its answers are stored.
+
+use std::future::Future;
+use std::pin::pin;
+
+use crate::answer::Answer;
+use crate::error::Error;
+use crate::fault_injection::{FaultPoint, is_broken};
+use crate::policy::Unconfirmed;
+use crate::run::acquire::AcquireResult;
+use crate::run::completion::Completion;
+use crate::run::execution::Execution;
+use crate::run::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
+use crate::run::transaction::{CommitOutcome, commit_unknown, given_up};
+use crate::run::user_code::{self, Panic};
+use crate::signals::{Ending, Stopwatch};
+
+/// How an adapter's answers are stored.
+pub(crate) trait Encoding {
+    /// What a handler answers with.
+    type Value;
+    type Error;
+
+    /// What an answer does to the record.
+    fn conclude(&self, execution: &Execution, value: &Self::Value) -> Conclusion;
+
+    /// What repeats get of an error, where failures are kept.
+    fn failure(&self, error: &Self::Error) -> Option<Answer>;
+
+    /// The handler has panicked.
+    fn panicked(&self, _: &Panic) {}
+}
+
+/// What an answer does to the record.
+pub(crate) enum Conclusion {
+    /// The operation is done, and this is stored.
+    Completed(Answer),
+    /// The policy for failures decides; with what repeats may get.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
+    Failed(Option<Answer>),
+    /// The previous record is restored.
+    NothingExecuted,
+}
+
+/// What a call ends with.
+pub(crate) enum RunOutcome<V, E> {
+    /// The handler's own answer.
+    Returned(V, Storage),
+    /// The handler's own error.
+    Failed(E),
+    /// The answer that the handler has committed.
+    Committed(Answer),
+    /// The answer of another execution.
+    Replayed(Answer),
+    /// The failure of an earlier execution, if it is available.
+    FailureReplayed(Option<Answer>),
+    /// There is no answer.
+    Refused(Error),
+}
+
+/// Whether a handler's answer was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    Stored,
+    /// It is none to be stored: a failure, or that of a handler which has executed nothing.
+    NotStored,
+    /// There was no record to store it in.
+    Unprotected,
+    /// The store was not heard of in time.
+    Unconfirmed,
+}
+
+/// A handler's panic.
+pub(crate) struct Panicked<V, E> {
+    pub(crate) panic: Panic,
+    /// The outcome of the call, for adapters that return an answer after a panic.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "a function's panic goes on"))]
+    pub(crate) instead: Option<RunOutcome<V, E>>,
+}
+
+pub(crate) type Ran<V, E> = Result<RunOutcome<V, E>, Panicked<V, E>>;
+
+impl<V, E> RunOutcome<V, E> {
+    /// The execution of an acquired key, or the outcome of a call that runs nothing.
+    pub(crate) fn of(acquisition: AcquireResult) -> Result<Execution, Self> {
+        match acquisition {
+            AcquireResult::Acquired(execution) => Ok(execution),
+            AcquireResult::Replay(answer) => Err(Self::Replayed(answer)),
+            AcquireResult::ReplayFailure(failure) => Err(Self::FailureReplayed(failure)),
+            refused => Err(Self::Refused(refusal(&refused))),
+        }
+    }
+
+    /// The outcome of a commit, which replaces what the handler returned.
+    fn of_commit(outcome: CommitOutcome) -> Self {
+        match outcome {
+            CommitOutcome::Committed(answer) => Self::Committed(answer),
+            CommitOutcome::LeaseLost(theirs) => Self::of_other_owner(theirs),
+            CommitOutcome::GivenUp => Self::Refused(given_up()),
+            CommitOutcome::Unknown => Self::Refused(commit_unknown()),
+        }
+    }
+
+    fn of_other_owner(answer: Option<Answer>) -> Self {
+        answer.map_or_else(|| Self::Refused(lease_lost()), Self::Replayed)
+    }
+}
+
+impl<V, E> From<Panic> for Panicked<V, E> {
+    fn from(panic: Panic) -> Self {
+        Self { panic, instead: None }
+    }
+}
+
+/// Runs the handler once for its key, or says why not.
+pub(crate) async fn run<A, F, Fut>(
+    encoding: &A,
+    acquisition: AcquireResult,
+    handler: F,
+) -> Ran<A::Value, A::Error>
+where
+    A: Encoding,
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future<Output = Result<A::Value, A::Error>>,
+{
+    let execution = match RunOutcome::of(acquisition) {
+        Ok(execution) => execution,
+        Err(outcome) => return Ok(outcome),
+    };
+    let guard = EarlyDrop(&execution);
+    // Pinned, because a future that is handed on is in its caller's future twice.
+    let work = pin!(handle(encoding, &execution, handler));
+    let ran = execution.drive(work).await;
+    std::mem::forget(guard);
+    execution.report();
+    ran
+}
+
+async fn handle<A, F, Fut>(
+    encoding: &A,
+    execution: &Execution,
+    handler: F,
+) -> Ran<A::Value, A::Error>
+where
+    A: Encoding,
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future<Output = Result<A::Value, A::Error>>,
+{
+    let Some(returned) = call_handler(execution, handler).await else {
+        // Boxed, as all that is rare: each call would hold the room for it.
+        let outcome = Box::pin(execution.expire()).await;
+        return Ok(
+            outcome.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::of_commit)
+        );
+    };
+    if let Err(panic) = &returned {
+        encoding.panicked(panic);
+    }
+    if let Some(outcome) = execution.close().await {
+        let ran = returned.map_err(Panicked::from).map(|returned| match returned {
+            Ok(value) => RunOutcome::Returned(value, Storage::NotStored),
+            Err(error) => RunOutcome::Failed(error),
+        });
+        return overrule(execution, outcome, ran);
+    }
+    if !execution.has_record() {
+        execution.succeeded();
+        return returned.map_err(Panicked::from).map(|returned| match returned {
+            Ok(value) => RunOutcome::Returned(value, Storage::Unprotected),
+            Err(error) => RunOutcome::Failed(error),
+        });
+    }
+    let ran = match returned {
+        Ok(Ok(value)) => Ok(conclude(encoding, execution, value).await),
+        Ok(Err(error)) => {
+            if execution.said_nothing_executed() {
+                execution.undo().await;
+            } else {
+                execution.fail(encoding.failure(&error)).await;
+            }
+            Ok(RunOutcome::Failed(error))
+        }
+        Err(panic) => {
+            execution.fail(None).await;
+            Err(panic.into())
+        }
+    };
+    match execution.close().await {
+        // What was to keep a failure has met a commit of the execution's own.
+        Some(outcome) => overrule(execution, outcome, ran),
+        None => ran,
+    }
+}
+
+/// Calls the handler until its result or its panic; a panic in the closure itself counts too. `None` if
+/// its lease ended first.
+async fn call_handler<F, Fut>(
+    execution: &Execution,
+    handler: F,
+) -> Option<Result<Fut::Output, Panic>>
+where
+    F: FnOnce(Execution) -> Fut,
+    Fut: Future,
+{
+    let running = async {
+        let running = user_code::call(|| handler(execution.clone()))?;
+        user_code::run(running).await
+    };
+    let stopwatch = Stopwatch::start();
+    let returned = execution.guard(running).await;
+    stopwatch.handler(execution.operation());
+    returned
+}
+
+/// Replaces what the handler returned by the outcome of its commit.
+fn overrule<V, E>(execution: &Execution, outcome: CommitOutcome, ran: Ran<V, E>) -> Ran<V, E> {
+    let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
+    match outcome {
+        // Nothing has happened: a failure of the handler's says as much.
+        CommitOutcome::GivenUp if has_failed => return ran,
+        CommitOutcome::Committed(_) if has_failed => tracing::error!(
+            operation = execution.operation(),
+            attempt = execution.attempt(),
+            "the handler failed after its commit: the committed answer stands"
+        ),
+        CommitOutcome::Committed(_)
+        | CommitOutcome::LeaseLost(_)
+        | CommitOutcome::GivenUp
+        | CommitOutcome::Unknown => {}
+    }
+    let instead = RunOutcome::of_commit(outcome);
+    match ran {
+        Ok(_) => Ok(instead),
+        Err(panicked) => Err(Panicked { instead: Some(instead), ..panicked }),
+    }
+}
+
+/// What the handler's answer does to the record, and what the caller gets.
+async fn conclude<A: Encoding>(
+    encoding: &A,
+    execution: &Execution,
+    value: A::Value,
+) -> RunOutcome<A::Value, A::Error> {
+    let conclusion = if execution.said_nothing_executed() {
+        Conclusion::NothingExecuted
+    } else {
+        encoding.conclude(execution, &value)
+    };
+    let completion = match conclusion {
+        Conclusion::Completed(answer) => execution.complete(answer).await,
+        Conclusion::Failed(failure) => {
+            execution.fail(failure).await;
+            return RunOutcome::Returned(value, Storage::NotStored);
+        }
+        Conclusion::NothingExecuted => {
+            execution.undo().await;
+            return RunOutcome::Returned(value, Storage::NotStored);
+        }
+    };
+    match completion {
+        Completion::Stored => RunOutcome::Returned(value, Storage::Stored),
+        Completion::Landed(answer) => RunOutcome::Committed(answer),
+        Completion::LeaseLost(theirs) => RunOutcome::of_other_owner(theirs),
+        // A commit that runs without a record may land yet, and then this is not the answer.
+        Completion::Unprotected | Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
+            RunOutcome::Refused(commit_unknown())
+        }
+        Completion::Unprotected => RunOutcome::Returned(value, Storage::Unprotected),
+        Completion::Unconfirmed(error) => {
+            if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
+                execution.undo().await;
+            }
+            match execution.policy().unconfirmed {
+                Unconfirmed::Answer => RunOutcome::Returned(value, Storage::Unconfirmed),
+                Unconfirmed::Error => RunOutcome::Refused(outcome_unknown(error)),
+            }
+        }
+    }
+}
+
+/// Warns that a running handler was dropped. Its record stays PENDING until the lease expires.
+struct EarlyDrop<'a>(&'a Execution);
+
+impl Drop for EarlyDrop<'_> {
+    fn drop(&mut self) {
+        tracing::warn!(
+            operation = self.0.operation(),
+            attempt = self.0.attempt(),
+            "the future of a running operation was dropped before its answer was stored: its key is \
+             locked until the lease ends"
+        );
+        self.0.ended_as(Ending::Dropped);
+        self.0.report();
+    }
+}

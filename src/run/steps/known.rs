@@ -1,0 +1,137 @@
+//! What an execution knows of its steps, before and after it stores them.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, ErrorKind};
+use crate::store::record::{Checkpoint, Checkpoints};
+
+/// The longest name of a step, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// What the results of all steps of an operation may take, names included, in bytes. The rest of an
+/// item's 400 KB is for the other attributes and for a failure that is kept.
+const MAX_BYTES: usize = 256 * 1024;
+
+/// What an execution knows of its steps.
+#[derive(Debug)]
+pub(crate) struct Steps(Mutex<Known>);
+
+#[derive(Debug)]
+pub(super) struct Known {
+    /// What earlier attempts left.
+    done: Checkpoints,
+    /// The names that this execution has used.
+    used: HashSet<String>,
+    /// Of everything that is stored or about to be.
+    bytes: usize,
+    /// Whether the record has the attribute, as far as is known.
+    pub(super) has_map: bool,
+    /// Whether this execution has sent any.
+    are_sent: bool,
+}
+
+impl Steps {
+    pub(crate) fn new(found: Option<Checkpoints>) -> Self {
+        let has_map = found.is_some();
+        let done = found.unwrap_or_default();
+        let bytes = done.bytes();
+        let used = HashSet::new();
+        Self(Mutex::new(Known { done, used, bytes, has_map, are_sent: false }))
+    }
+
+    /// Whether the record may hold steps, so that it must not be released.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        let known = self.lock();
+        known.has_map || known.are_sent
+    }
+
+    /// Whether this execution has sent any, apart from those that it has found.
+    pub(crate) fn were_sent(&self) -> bool {
+        self.lock().are_sent
+    }
+
+    /// The bytes that the stored steps take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Never held across an await: a step that is not polled for a while stops no other.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a name for a step, and finds what an earlier attempt left under it.
+    pub(super) fn reserve<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> Result<(Name<'a>, Option<Checkpoint>), Error> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidInput, message));
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
+            return invalid(format!("{message}, this one {}", name.len()));
+        }
+        let mut known = self.lock();
+        let done = known.done.get(name).cloned();
+        if done.is_none() && known.bytes + Checkpoint::Unavailable.bytes(name) > MAX_BYTES {
+            let message =
+                format!("step `{name}` was not started: the earlier ones fill the record");
+            return invalid(format!("{message}, with {} of {MAX_BYTES} bytes", known.bytes));
+        }
+        if !known.used.insert(name.to_owned()) {
+            return invalid(format!(
+                "step `{name}` is used twice in one execution: give it another name"
+            ));
+        }
+        Ok((Name { steps: self, text: name, kept: false }, done))
+    }
+
+    /// Keeps room for a result, or says why it cannot be stored.
+    pub(super) fn make_room(
+        &self,
+        name: &str,
+        made: Result<Checkpoint, String>,
+    ) -> Result<Checkpoint, String> {
+        let mut known = self.lock();
+        let made = made.and_then(|checkpoint| {
+            let bytes = checkpoint.bytes(name);
+            match known.bytes + bytes {
+                all if all > MAX_BYTES => {
+                    let message = "and all steps together would have";
+                    Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"))
+                }
+                _ => Ok(checkpoint),
+            }
+        });
+        known.bytes += made.as_ref().unwrap_or(&Checkpoint::Unavailable).bytes(name);
+        made
+    }
+
+    /// Whether the record has a map to write into; from now on it may.
+    pub(super) fn begin_write(&self) -> bool {
+        let mut known = self.lock();
+        known.are_sent = true;
+        known.has_map
+    }
+}
+
+/// A name in use. It is free again if its step cannot be in the record.
+pub(super) struct Name<'a> {
+    steps: &'a Steps,
+    pub(super) text: &'a str,
+    kept: bool,
+}
+
+impl Name<'_> {
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Name<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.steps.lock().used.remove(self.text);
+        }
+    }
+}

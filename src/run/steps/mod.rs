@@ -1,0 +1,253 @@
+//! Steps: parts of an operation whose results a later attempt gets back.
+
+mod known;
+
+use std::future::Future;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use self::known::Steps;
+use crate::answer::codec::Coder;
+use crate::answer::to_json;
+use crate::error::{Error, ErrorKind, StepError};
+use crate::run::execution::Execution;
+use crate::run::user_code;
+use crate::store::record::{Checkpoint, Item, Record, State};
+use crate::store::{Reply, WriteResult};
+
+impl Execution {
+    /// Runs one part of the operation once. The result of `work` is stored in the record, and a
+    /// later attempt of the operation gets it back instead of running the work again.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Execution, StepError};
+    /// # async fn reserve(_: &str) -> Result<u32, std::io::Error> { Ok(1) }
+    /// # async fn charge(_: u32, _: &str) -> Result<String, std::io::Error> { Ok("ch_1".into()) }
+    ///
+    /// async fn order(execution: Execution) -> Result<String, StepError<std::io::Error>> {
+    ///     let seat = execution.step("reserve", reserve("A1")).await?;
+    ///     let key = execution.derive_key("charge").uuid();
+    ///     execution.step("charge", charge(seat, &key)).await
+    /// }
+    /// ```
+    ///
+    /// The result is in the record before this returns. So a step that is done never runs again,
+    /// whether the next attempt comes after a crash, a lost lease or a failure of the handler. A
+    /// step can happen twice only if, between the effect and the write, its owner dies, is stopped
+    /// by the end of its lease, or cannot confirm the write. So give a call to another service a
+    /// [derived key](Self::derive_key) as well.
+    ///
+    /// The work must be lazy, as `async` blocks and functions are: if the result is there already,
+    /// the work is dropped and never polled. Only an `Ok` is stored; after an `Err` the name may be
+    /// used again.
+    ///
+    /// A result is stored as JSON: see [`run`](crate::Call::run) for values that JSON cannot
+    /// represent.
+    ///
+    /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are
+    /// stored: keep them when you change the code while operations are unfinished. A record with
+    /// steps is never released: a failure under [`Failure::Release`](crate::policy::Failure::Release) (and
+    /// [`discard`](Self::discard)) keeps it as FAILED, and the next call goes on.
+    /// A completion drops the steps.
+    ///
+    /// A step costs one write of the whole record with its steps (one write unit per KB), and
+    /// nothing if the result is there already. All results together take at most 256 KiB, with
+    /// their names, as JSON or as the [`AnswerCodec`](crate::AnswerCodec) encodes it. A result that
+    /// is too large or cannot be serialised still marks its step as done, so that no later attempt
+    /// repeats it; this is only found after the step has run. Without a record
+    /// ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
+    ///
+    /// # Errors
+    /// [`StepError::Failed`] with the work's own error.
+    ///
+    /// [`StepError::NotRun`] before anything ran: [`ErrorKind::InvalidInput`] for a name that is
+    /// empty, too long or used already, if no room is left, or after a [`commit`](Self::commit);
+    /// [`ErrorKind::LeaseLost`] if the lease is lost or over; [`ErrorKind::AnswerUnreadable`] if
+    /// the stored result has another type, [`ErrorKind::AnswerUnavailable`] if it could not be
+    /// stored, and [`ErrorKind::StepsUnreadable`] if its codec does not decode it.
+    ///
+    /// [`StepError::NotStored`] once it has run: [`ErrorKind::AnswerUnavailable`] for a result that
+    /// cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
+    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm it within
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline. By
+    /// default a handler is stopped when its lease is lost. So it sees `LeaseLost` only under
+    /// [`LeaseExpired::Continue`](crate::policy::LeaseExpired::Continue), or in a task that it has spawned.
+    pub async fn step<T, E>(
+        &self,
+        name: &str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, StepError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (mut name, done) = self.inner.steps.reserve(name).map_err(StepError::NotRun)?;
+        if let Some(done) = done {
+            name.keep();
+            return done.read(name.text, self.coder()).map_err(StepError::NotRun);
+        }
+        if let Err(error) = self.may_start(name.text) {
+            if error.kind() == ErrorKind::LeaseLost {
+                self.halt().await;
+            }
+            return Err(StepError::NotRun(error));
+        }
+        let value = user_code::run_or_resume(work).await.map_err(StepError::Failed)?;
+        // The work has run: whatever happens to its result, the name is used.
+        name.keep();
+        let json = to_json(&value);
+        let stored = self.store(name.text, json).await;
+        if self.is_lease_lost() {
+            self.halt().await;
+        }
+        stored.map_err(StepError::NotStored)?;
+        Ok(value)
+    }
+
+    fn coder(&self) -> Coder<'_> {
+        self.inner.core.coding.of(&self.inner.claim.key)
+    }
+
+    /// An effect that begins after the lease has expired may overlap with that of the next owner.
+    fn may_start(&self, name: &str) -> Result<(), Error> {
+        if self.finish().is_over() {
+            let message = format!("step `{name}` was not started: the operation ended by a commit");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        }
+        if self.is_protected() && self.lease_remaining() == Duration::ZERO {
+            let message = format!("step `{name}` was not started: the lease is over");
+            return Err(Error::new(ErrorKind::LeaseLost, message));
+        }
+        Ok(())
+    }
+
+    /// Stores the result of a step, or only that it is done if the result cannot be stored.
+    /// Boxed, as [`acquire`](crate::run::acquire::acquire) is.
+    fn store<'a>(
+        &'a self,
+        name: &'a str,
+        json: Result<String, String>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.store_result(name, json).boxed()
+    }
+
+    async fn store_result(&self, name: &str, json: Result<String, String>) -> Result<(), Error> {
+        if !self.is_protected() {
+            return Ok(());
+        }
+        // Encoded once: a later try finds an earlier one by its bytes.
+        let made = json.and_then(|json| Checkpoint::new(name, json, self.coder()));
+        let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
+            Ok(checkpoint) => (checkpoint, None),
+            Err(reason) => (Checkpoint::Unavailable, Some(unstorable(name, &reason))),
+        };
+        let mut value = checkpoint.encode();
+        while let Err(invalid) = self.write_step(name, &value).await? {
+            if unstorable.is_some() {
+                return Err(unconfirmed(name, invalid));
+            }
+            value = Checkpoint::Unavailable.encode();
+            unstorable = Some(self::unstorable(name, "DynamoDB refuses it").with_source(invalid));
+        }
+        match unstorable {
+            None => Ok(()),
+            Some(error) => {
+                tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a step until it is confirmed, finally rejected, or out of time. The inner error means that
+    /// DynamoDB rejects the value.
+    async fn write_step(
+        &self,
+        name: &str,
+        value: &AttributeValue,
+    ) -> Result<Result<(), Error>, Error> {
+        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
+        let clock = &table.clock;
+        let mut tries = self.tries();
+        loop {
+            let limit = tries.limit(clock.moment());
+            let beside_others = self.inner.steps.begin_write();
+            let Reply { outcome, time, .. } = if beside_others {
+                table.store_step(claim, name, value.clone(), limit).await
+            } else {
+                table.store_first_step(claim, name, value.clone(), limit).await
+            };
+            self.finish().heard(time);
+            let refused_by = match outcome {
+                WriteResult::Applied => {
+                    self.inner.steps.lock().has_map = true;
+                    return Ok(Ok(()));
+                }
+                WriteResult::Invalid(error) => return Ok(Err(error)),
+                WriteResult::Rejected(Some(item)) => Ok(Some(item)),
+                WriteResult::Rejected(None) => {
+                    let limit = tries.limit(clock.moment());
+                    table.get(&claim.key, limit).await.outcome
+                }
+                WriteResult::Conflict(error)
+                | WriteResult::TokenUsed(error)
+                | WriteResult::NotApplied(error)
+                | WriteResult::Unknown(error) => Err(error),
+            };
+            let error = match refused_by {
+                Ok(Some(item)) => {
+                    if self.has_step(item, name, value)? {
+                        return Ok(Ok(()));
+                    }
+                    // Another step was the first.
+                    if !beside_others && self.inner.steps.lock().has_map {
+                        continue;
+                    }
+                    Error::new(ErrorKind::Unavailable, "the record changes too fast")
+                }
+                Ok(None) => return Err(self.lost(name)),
+                Err(error) => error,
+            };
+            if !clock.wait(&mut tries).await {
+                return Err(unconfirmed(name, error));
+            }
+        }
+    }
+
+    /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
+    fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
+        let record = Record::decode(&self.inner.core.table.schema, item)?;
+        if record.owner != self.inner.claim.owner {
+            return Err(self.lost(name));
+        }
+        let State::Pending { .. } = record.state else {
+            let message = format!("step `{name}` HAS run and is not stored: its operation is over");
+            return Err(Error::new(ErrorKind::InvalidInput, message));
+        };
+        let Some(steps) = record.steps else { return Ok(false) };
+        self.inner.steps.lock().has_map = true;
+        Ok(steps.get(name).is_some_and(|stored| stored.encode() == *value))
+    }
+
+    fn lost(&self, name: &str) -> Error {
+        self.note_lost_lease();
+        let message = format!(
+            "step `{name}` HAS run and is not stored: another execution owns the key, or its record \
+             was deleted"
+        );
+        Error::new(ErrorKind::LeaseLost, message)
+    }
+}
+
+fn unstorable(name: &str, reason: &str) -> Error {
+    let message = format!("step `{name}` HAS run and its result cannot be stored: {reason}");
+    Error::new(ErrorKind::AnswerUnavailable, message)
+}
+
+fn unconfirmed(name: &str, source: Error) -> Error {
+    let message = format!("step `{name}` HAS run and DynamoDB did not confirm its result");
+    Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
+}

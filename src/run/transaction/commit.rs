@@ -1,0 +1,352 @@
+//! The commit of a running operation: its answer and its effect in one transaction.
+//!
+//! Every write of an owner requires its own PENDING record. So of all writes in flight (this commit, an
+//! earlier one, a release, the completion) DynamoDB applies exactly one, and the result is that one.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+use super::commits::{CommitOutcome, commit_unknown, given_up, other_commit};
+use super::{items, json, token};
+use crate::answer::{Answer, AnswerKind, Stored};
+use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
+use crate::protocol::{
+    Command, Condition, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write,
+};
+use crate::run::driver::{EmptyBody, Session, WriteBody};
+use crate::run::execution::Execution;
+use crate::run::refusal::lease_lost;
+use crate::signals::Ending;
+use crate::store::ItemsRefusal;
+use crate::store::record;
+
+/// A commit about to be sent.
+pub(crate) struct Commit {
+    pub(crate) kind: AnswerKind,
+    /// The caller's answer: the stored one and, in HTTP, what is sent only once.
+    pub(crate) answer: Answer,
+    /// What repeats get.
+    pub(crate) stored: Answer,
+    pub(crate) items: Vec<TransactWriteItem>,
+}
+
+/// The answer and the items of a commit.
+struct CommitBody<'a> {
+    execution: &'a Execution,
+    response: Stored,
+    items: &'a [TransactWriteItem],
+    /// Of the transaction that was sent last. Another lease makes it another transaction.
+    condition: Option<Condition>,
+}
+
+impl WriteBody for CommitBody<'_> {
+    async fn response(
+        &mut self,
+        write: &Write,
+        _: Duration,
+    ) -> Result<Option<AttributeValue>, Error> {
+        // The write that resolves the commit has no answer.
+        Ok(write.record.is_completed().then(|| self.response.attribute()))
+    }
+
+    fn items(&self) -> &[TransactWriteItem] {
+        self.items
+    }
+
+    fn token_used(&mut self) {
+        self.execution.inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn token(&mut self, write: &Write) -> String {
+        let tokens = &self.execution.inner.commits.tokens;
+        if self.condition.as_ref() != Some(&write.condition) {
+            tokens.fetch_add(1, Ordering::Relaxed);
+            self.condition = Some(write.condition.clone());
+        }
+        let number = tokens.load(Ordering::Relaxed);
+        token(self.execution.inner.claim.owner, number)
+    }
+}
+
+impl Execution {
+    /// Whether a commit of this execution may still be applied.
+    pub(crate) fn has_commit_in_doubt(&self) -> bool {
+        self.finish().has_commit_in_doubt()
+    }
+
+    /// Writes `items` and the completed record with `response` as its answer, in one transaction:
+    /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
+    /// the handler returns. [`run`](crate::Call::run) returns it as its own type.
+    ///
+    /// The items are your own writes and condition checks, at most
+    /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and
+    /// region. The commit succeeds only while this execution owns its record: not after another one
+    /// has taken over, but even after the lease has expired if no other call has taken over.
+    ///
+    /// Conflicts with other transactions, throttling and lost responses are tried again, for
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline.
+    /// If DynamoDB does not confirm by then, one more write moves the end of the lease by a
+    /// millisecond, so that the commit can no longer be applied. The handler keeps the key and may
+    /// commit again. A commit whose future is dropped half-way is resolved when the handler returns.
+    ///
+    /// The answer is stored in the record, compressed, and the record has at most 400 KB. Store a
+    /// reference instead of a larger answer.
+    ///
+    /// HTTP handlers use [`commit_response`](Self::commit_response).
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
+    /// use dynamodb_idempotency::{CommitError, Execution};
+    ///
+    /// async fn book(execution: Execution, payment: Put) -> Result<String, CommitError> {
+    ///     let row = TransactWriteItem::builder().put(payment).build();
+    ///     let receipt = "re_1".to_owned();
+    ///     execution.commit(&receipt, [row]).await?;
+    ///     Ok(receipt)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`CommitError`]: a failed condition has the item that failed it.
+    pub async fn commit<T: Serialize + ?Sized>(
+        &self,
+        response: &T,
+        items: impl IntoIterator<Item = TransactWriteItem>,
+    ) -> Result<(), CommitError> {
+        let answer = Answer::Json(json(response)?.into());
+        let commit = Commit {
+            kind: AnswerKind::Function,
+            stored: answer.clone(),
+            answer,
+            items: items.into_iter().collect(),
+        };
+        self.commit_answer(commit).await
+    }
+
+    /// Boxed, as [`acquire`](crate::run::acquire::acquire) is.
+    pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
+        let body = async move {
+            let committed = self.commit_in_turn(commit).await;
+            if self.is_lease_lost() {
+                self.inner.handler.wake();
+                self.halt().await;
+            }
+            committed
+        };
+        body.boxed()
+    }
+
+    async fn commit_in_turn(&self, commit: Commit) -> Result<(), CommitError> {
+        let inner = &self.inner;
+        if commit.kind != inner.call.answers.kind {
+            return Err(InvalidTransaction::WrongKindOfAnswer.into());
+        }
+        let clock = &inner.core.table.clock;
+        let Some(_turn) = clock.within(self.longest_commit(), inner.turn.lock()).await else {
+            self.finish().may_commit().map_err(no_commit)?;
+            return Err(CommitError::NotApplied(other_commit()));
+        };
+        if !self.has_record() {
+            return self.commit_items(commit).await;
+        }
+        let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
+        self.finish().may_commit().map_err(no_commit)?;
+        let Commit { answer, stored, mut items, .. } = commit;
+        let stored = inner.call.answers.stored(stored);
+        let response = inner.core.place_answer(stored, self.place_in_record()).await?;
+        let until = self.finish().tries_until(now);
+        let (completed_at, expires_at) = self.finish().estimate(now);
+        let record = record::completed_item(
+            &table.schema,
+            &inner.claim,
+            completed_at,
+            expires_at,
+            response.attribute(),
+        );
+        items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        let mut body = CommitBody { execution: self, response, items: &items, condition: None };
+        let now = table.clock.moment();
+        inner.commits.begin(answer);
+        let command = self.finish().commit(now, until);
+        let mut session = self.session();
+        let ended = session.drive(&mut &inner.finish, command, &mut body).await;
+        self.committed(ended, &mut session)
+    }
+
+    /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
+    /// at the next await.
+    fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), CommitError> {
+        if let FinishResult::NothingWritten(_) | FinishResult::Unknown = ended {
+            let error = session.take_error();
+            let found = match ended {
+                FinishResult::Unknown => "unknown",
+                _ => "given up: nothing was written",
+            };
+            tracing::error!(
+                operation = self.operation(), attempt = self.attempt(), %error, fate = found,
+                "a commit was not confirmed in time"
+            );
+        }
+        match ended {
+            FinishResult::Stored => Ok(()),
+            FinishResult::NotCommitted(_)
+            | FinishResult::FailureWritten
+            | FinishResult::Unconfirmed => Err(match session.refusal.take() {
+                Some(refusal) => refused(refusal),
+                None => CommitError::NotApplied(session.take_error()),
+            }),
+            FinishResult::Committed
+            | FinishResult::LeaseLost
+            | FinishResult::NothingWritten(_)
+            | FinishResult::Unknown => Err(refusal(ended)),
+        }
+    }
+
+    /// The handler has returned. Returns the outcome of its commits, if they have ended the operation.
+    /// A commit whose future was dropped is resolved first.
+    pub(crate) async fn close(&self) -> Option<CommitOutcome> {
+        let outcome = self.close_in_turn().await;
+        if let Some(outcome) = &outcome {
+            self.note_outcome(outcome);
+        }
+        outcome
+    }
+
+    async fn close_in_turn(&self) -> Option<CommitOutcome> {
+        let clock = &self.inner.core.table.clock;
+        let Some(_turn) = clock.within(self.longest_commit(), self.inner.turn.lock()).await else {
+            return Some(CommitOutcome::Unknown);
+        };
+        let command = self.finish().close(clock.moment(), self.given_up());
+        // Boxed: most executions have no commit to resolve.
+        Box::pin(self.conclude(command?)).await
+    }
+
+    /// Resolves a commit whose future was dropped.
+    async fn conclude(&self, command: Command<FinishResult>) -> Option<CommitOutcome> {
+        let mut session = self.session();
+        let ended = session.drive(&mut &self.inner.finish, command, &mut EmptyBody).await;
+        self.outcome(ended, &mut session).await
+    }
+
+    /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
+    /// is over by them.
+    pub(crate) fn expire(&self) -> BoxFuture<'_, Option<CommitOutcome>> {
+        self.expire_in_turn().boxed()
+    }
+
+    async fn expire_in_turn(&self) -> Option<CommitOutcome> {
+        self.ended_as(Ending::LeaseExpired);
+        let clock = &self.inner.core.table.clock;
+        let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
+        let command = self.finish().expire(clock.moment());
+        let outcome = self.conclude(command?).await?;
+        match outcome {
+            CommitOutcome::Committed(_) | CommitOutcome::LeaseLost(_) => {
+                self.note_outcome(&outcome);
+                Some(outcome)
+            }
+            CommitOutcome::GivenUp | CommitOutcome::Unknown => None,
+        }
+    }
+
+    /// The longest time that a commit in another task takes: for its tries, as long again to resolve a doubt,
+    /// and for a read of the record. A commit whose future is not polled never ends.
+    fn longest_commit(&self) -> Duration {
+        let table = &self.inner.core.table;
+        let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
+        tries.saturating_add(table.request_timeout)
+    }
+
+    /// Of a write that belongs to the execution and does not end it.
+    pub(crate) fn tries(&self) -> Tries {
+        Tries::until(self.finish().tries_until(self.inner.core.table.clock.moment()))
+    }
+
+    fn note_outcome(&self, outcome: &CommitOutcome) {
+        match outcome {
+            CommitOutcome::Committed(_) => self.succeeded(),
+            CommitOutcome::LeaseLost(_) => self.ended_as(Ending::LeaseLost),
+            CommitOutcome::GivenUp => self.ended_as(Ending::Failed),
+            CommitOutcome::Unknown => self.ended_as(Ending::Unconfirmed),
+        }
+    }
+
+    /// How the commits ended the operation.
+    async fn outcome(
+        &self,
+        ended: FinishResult,
+        session: &mut Session<'_>,
+    ) -> Option<CommitOutcome> {
+        match ended {
+            FinishResult::Stored | FinishResult::Committed => {
+                let sent = self.inner.commits.applied().filter(|_| ended == FinishResult::Stored);
+                let answer = if let Some(answer) = sent {
+                    answer
+                } else {
+                    self.read_record(session).await;
+                    self.own(session).await
+                };
+                Some(CommitOutcome::Committed(answer))
+            }
+            FinishResult::LeaseLost => {
+                self.read_record(session).await;
+                Some(CommitOutcome::LeaseLost(self.others(session).await))
+            }
+            FinishResult::NothingWritten(_) => Some(CommitOutcome::GivenUp),
+            FinishResult::Unknown => Some(CommitOutcome::Unknown),
+            FinishResult::FailureWritten
+            | FinishResult::NotCommitted(_)
+            | FinishResult::Unconfirmed => None,
+        }
+    }
+
+    /// Reads the record, unless a response has shown it: the commit that ended the operation may have
+    /// been another one than this session's.
+    async fn read_record(&self, session: &mut Session<'_>) {
+        let (clock, mut tries) = (&self.inner.core.table.clock, self.tries());
+        while session.last.is_none() {
+            let reply = session.read(true, tries.limit(clock.moment())).await;
+            if matches!(reply.outcome, Outcome::Read(ReadResult::Found(_)))
+                || !clock.wait(&mut tries).await
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// Why a commit is not begun.
+pub(super) fn no_commit(refused: NoCommit) -> CommitError {
+    match refused {
+        NoCommit::Over(ended) => refusal(ended),
+        NoCommit::Closed => {
+            let message = "the handler has returned: nothing can be committed";
+            CommitError::Ended(Error::new(ErrorKind::InvalidInput, message))
+        }
+    }
+}
+
+pub(super) fn refused(refusal: ItemsRefusal) -> CommitError {
+    match refusal {
+        ItemsRefusal::ConditionFailed(failed) => CommitError::ConditionFailed(failed),
+        ItemsRefusal::Invalid(invalid) => CommitError::Invalid(invalid),
+    }
+}
+
+/// What a commit gets that comes after the end, or has brought it about without being it.
+fn refusal(ended: FinishResult) -> CommitError {
+    match ended {
+        FinishResult::Stored | FinishResult::Committed => CommitError::AlreadyCommitted,
+        FinishResult::LeaseLost => CommitError::Ended(lease_lost()),
+        FinishResult::NothingWritten(_)
+        | FinishResult::FailureWritten
+        | FinishResult::NotCommitted(_) => CommitError::Ended(given_up()),
+        FinishResult::Unknown | FinishResult::Unconfirmed => CommitError::Ended(commit_unknown()),
+    }
+}

@@ -1,0 +1,197 @@
+//! The caller's items: what DynamoDB would refuse is refused before anything is sent.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+};
+
+use crate::error::{InvalidTransaction, MAX_TRANSACTION_ITEMS};
+use crate::store::Table;
+use crate::store::key::RecordKey;
+use crate::store::record::{self, Item, MAX_ITEM_BYTES};
+
+/// DynamoDB's limit for all items of a transaction, in bytes.
+const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
+
+/// Checks the items that go with the record, and asks for the items whose conditions fail.
+pub(super) fn prepare(
+    table: &Table,
+    key: &RecordKey,
+    record: &Item,
+    items: &mut [TransactWriteItem],
+) -> Result<(), InvalidTransaction> {
+    let total = check(items)?;
+    fit(record, total)?;
+    distinct(table, key, items)
+}
+
+/// Checks each item, and requests the items whose conditions fail. Returns a lower bound of their size.
+pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTransaction> {
+    if items.len() > MAX_TRANSACTION_ITEMS {
+        return Err(InvalidTransaction::TooManyItems { items: items.len() });
+    }
+    let mut total = 0;
+    for (index, item) in items.iter_mut().enumerate() {
+        let operation = Operation::of(item).ok_or(InvalidTransaction::NotOneOperation { index })?;
+        let (largest, sure) = operation.bytes();
+        if largest > MAX_ITEM_BYTES {
+            return Err(InvalidTransaction::ItemTooLarge { index, bytes: largest });
+        }
+        total += sure;
+        operation.returning.get_or_insert(ReturnValuesOnConditionCheckFailure::AllOld);
+    }
+    Ok(total)
+}
+
+/// Whether the record goes with items of so many bytes.
+fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
+    let bytes = record::item_bytes(record);
+    if bytes > MAX_ITEM_BYTES {
+        return Err(InvalidTransaction::AnswerTooLarge { bytes, limit: MAX_ITEM_BYTES });
+    }
+    let total = bytes + others;
+    if total > MAX_TRANSACTION_BYTES {
+        return Err(InvalidTransaction::TooLarge { bytes: total });
+    }
+    Ok(())
+}
+
+/// What is common to the four kinds.
+struct Operation<'a> {
+    table: &'a str,
+    target: Target<'a>,
+    values: Option<&'a HashMap<String, AttributeValue>>,
+    returning: &'a mut Option<ReturnValuesOnConditionCheckFailure>,
+}
+
+/// What an operation says of the item that it is about.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    Key(&'a Item),
+    /// The whole item: which of its attributes are the key is the table's to know.
+    Whole(&'a Item),
+}
+
+macro_rules! operation {
+    ($operation:expr, $target:ident, $known:ident) => {{
+        let one = $operation;
+        Some(Operation {
+            table: &one.table_name,
+            target: Target::$target(&one.$known),
+            values: one.expression_attribute_values.as_ref(),
+            returning: &mut one.return_values_on_condition_check_failure,
+        })
+    }};
+}
+
+impl<'a> Operation<'a> {
+    /// `None` if there is no operation in it, or several.
+    fn of(item: &'a mut TransactWriteItem) -> Option<Self> {
+        match (&mut item.put, &mut item.update, &mut item.delete, &mut item.condition_check) {
+            (Some(one), None, None, None) => operation!(one, Whole, item),
+            (None, Some(one), None, None) => operation!(one, Key, key),
+            (None, None, Some(one), None) => operation!(one, Key, key),
+            (None, None, None, Some(one)) => operation!(one, Key, key),
+            _ => None,
+        }
+    }
+
+    /// The largest thing that must fit into one item, and what counts for the transaction for sure.
+    fn bytes(&self) -> (usize, usize) {
+        let (Target::Key(known) | Target::Whole(known)) = self.target;
+        let known = least_bytes(known);
+        let values = self.values.into_iter().flat_map(HashMap::values).map(least_value_bytes);
+        (values.max().unwrap_or(0).max(known), known)
+    }
+}
+
+/// No two items are about one, and none about the record.
+fn distinct(
+    table: &Table,
+    key: &RecordKey,
+    items: &mut [TransactWriteItem],
+) -> Result<(), InvalidTransaction> {
+    let own = record::key_item(&table.schema, key);
+    let operations: Vec<(&str, Target<'_>)> = items
+        .iter_mut()
+        .filter_map(Operation::of)
+        .map(|operation| (operation.table, operation.target))
+        .collect();
+    for (index, (name, target)) in operations.iter().enumerate() {
+        if is_same_table(name, &table.name) && is_about(*target, &own) {
+            return Err(InvalidTransaction::OwnRecord { index });
+        }
+    }
+    for (second, (name, target)) in operations.iter().enumerate() {
+        let same = |(other, earlier): &(&str, Target<'_>)| {
+            is_same_table(name, other)
+                && match (*earlier, *target) {
+                    (Target::Key(a), Target::Key(b)) => a == b,
+                    (Target::Key(key), whole @ Target::Whole(_))
+                    | (whole @ Target::Whole(_), Target::Key(key)) => is_about(whole, key),
+                    (a @ Target::Whole(whole), b @ Target::Whole(other)) => {
+                        whole == other
+                            || names(table, &operations, name)
+                                .is_some_and(|names| is_same_by(&names, a, b))
+                    }
+                }
+        };
+        if let Some(first) = operations[..second].iter().position(same) {
+            return Err(InvalidTransaction::SameItem { first, second });
+        }
+    }
+    Ok(())
+}
+
+/// The names of a table's key, where they are known: of the crate's own table, and of one that
+/// another operation names by its key.
+fn names(own: &Table, operations: &[(&str, Target<'_>)], table: &str) -> Option<Vec<String>> {
+    if is_same_table(table, &own.name) {
+        return Some(own.schema.key_names().map(str::to_owned).collect());
+    }
+    operations.iter().find_map(|(name, target)| match target {
+        Target::Key(key) if is_same_table(name, table) => Some(key.keys().cloned().collect()),
+        Target::Key(_) | Target::Whole(_) => None,
+    })
+}
+
+fn is_same_by(names: &[String], a: Target<'_>, b: Target<'_>) -> bool {
+    let (Target::Key(a) | Target::Whole(a)) = a;
+    let (Target::Key(b) | Target::Whole(b)) = b;
+    names.iter().all(|name| a.get(name).is_some_and(|value| b.get(name) == Some(value)))
+}
+
+fn is_about(target: Target<'_>, key: &Item) -> bool {
+    let (Target::Key(item) | Target::Whole(item)) = target;
+    key.iter().all(|(name, value)| item.get(name) == Some(value))
+}
+
+/// A table is named by its name or by its ARN.
+fn is_same_table(a: &str, b: &str) -> bool {
+    a == b || (a.starts_with("arn:") != b.starts_with("arn:") && bare(a) == bare(b))
+}
+
+fn bare(table: &str) -> &str {
+    table.rsplit('/').next().unwrap_or(table)
+}
+
+/// A lower bound of the bytes that DynamoDB counts: what lies between it and the truth is left to
+/// DynamoDB to refuse.
+fn least_bytes(item: &Item) -> usize {
+    item.iter().map(|(name, value)| name.len() + least_value_bytes(value)).sum()
+}
+
+fn least_value_bytes(value: &AttributeValue) -> usize {
+    match value {
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::B(bytes) => bytes.as_ref().len(),
+        AttributeValue::Ss(texts) => texts.iter().map(String::len).sum(),
+        AttributeValue::Bs(all) => all.iter().map(|bytes| bytes.as_ref().len()).sum(),
+        AttributeValue::Ns(numbers) => numbers.len(),
+        AttributeValue::M(fields) => 3 + least_bytes(fields),
+        AttributeValue::L(values) => 3 + values.iter().map(least_value_bytes).sum::<usize>(),
+        // Numbers, truth values, nothing, and what does not exist yet.
+        _ => 1,
+    }
+}

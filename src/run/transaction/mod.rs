@@ -1,0 +1,248 @@
+//! Effects that happen exactly once: the business writes and the record in one DynamoDB transaction.
+//!
+//! [`Execution::commit`](crate::Execution::commit) ends a running operation with one;
+//! [`Call::run_transaction`](crate::Call::run_transaction) makes one of a whole
+//! operation.
+
+mod commit;
+mod commits;
+mod items;
+mod once;
+mod run;
+mod without_record;
+
+use std::fmt;
+
+use aws_sdk_dynamodb::types::TransactWriteItem;
+use serde::Serialize;
+
+use crate::answer::{Unstorable, to_json};
+use crate::error::{CommitError, ConditionFailed, InvalidTransaction};
+use crate::run::placement::Unplaced;
+use crate::store::record::OwnerId;
+
+#[cfg(feature = "http")]
+pub(crate) use self::commit::Commit;
+pub(crate) use self::commits::{CommitOutcome, Commits, commit_unknown, given_up};
+pub(crate) use self::run::{TransactionEncoding, TransactionOutcome, run_transaction};
+
+pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidTransaction> {
+    to_json(answer).map_err(InvalidTransaction::AnswerNotSerializable)
+}
+
+/// The answer of an operation and the writes that are its effect: all happen, once, or none.
+///
+/// ```
+/// use aws_sdk_dynamodb::types::TransactWriteItem;
+/// use dynamodb_idempotency::Transaction;
+///
+/// fn transfer(amount: u64, debit: TransactWriteItem, credit: TransactWriteItem) -> Transaction<&'static str> {
+///     if amount == 0 {
+///         return Transaction::discard("nothing to transfer");
+///     }
+///     Transaction::new("transferred")
+///         .items([debit, credit])
+///         .on_condition_failed(|_| Some("insufficient funds"))
+/// }
+/// ```
+#[must_use]
+pub struct Transaction<T> {
+    pub(crate) response: T,
+    pub(crate) items: Vec<TransactWriteItem>,
+    pub(crate) on_condition_failed: Option<OnConditionFailed<T>>,
+    pub(crate) nothing_executed: bool,
+}
+
+pub(crate) type OnConditionFailed<T> = Box<dyn FnOnce(&ConditionFailed) -> Option<T> + Send>;
+
+impl<T: 'static> Transaction<T> {
+    /// Converts its answers.
+    #[cfg(any(feature = "axum", feature = "lambda"))]
+    pub(crate) fn map<U: 'static>(self, change: fn(T) -> U) -> Transaction<U> {
+        let Self { response, items, on_condition_failed, nothing_executed } = self;
+        let on_condition_failed = on_condition_failed.map(|answer| -> OnConditionFailed<U> {
+            Box::new(move |failed| answer(failed).map(change))
+        });
+        Transaction { response: change(response), items, on_condition_failed, nothing_executed }
+    }
+}
+
+impl<T> Transaction<T> {
+    /// Whether there is anything to store.
+    pub(crate) fn writes(&self) -> bool {
+        !self.nothing_executed || !self.items.is_empty()
+    }
+
+    /// An answer that is stored, so far without any writes.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// let order = || idempotency.operation("orders").key("42");
+    /// let build = async || Ok::<_, std::io::Error>(Transaction::new("accepted".to_owned()));
+    /// assert_eq!(order().run_transaction(build).await?, "accepted");
+    /// assert_eq!(order().run_transaction(build).await?, "accepted"); // the stored answer
+    /// # Ok(()) });
+    /// ```
+    pub fn new(response: T) -> Self {
+        Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }
+    }
+
+    /// An answer that is sent and not stored, with nothing written and the key free: the request
+    /// was refused, and may be sent again corrected. With items added it is an ordinary answer.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::{Outcome, Transaction};
+    ///
+    /// let transfer = idempotency.operation("transfers").key("order-42");
+    /// let refused = async || {
+    ///     Ok::<_, std::io::Error>(Transaction::discard("nothing to transfer".to_owned()))
+    /// };
+    /// let outcome = transfer.run_transaction_with_outcome(refused).await?;
+    /// assert!(matches!(outcome, Outcome::NothingExecuted(_)));
+    /// assert!(sandbox.record("transfers", "order-42").read().await?.is_none());
+    /// # Ok(()) });
+    /// ```
+    pub fn discard(response: T) -> Self {
+        Self { nothing_executed: true, ..Self::new(response) }
+    }
+
+    /// Adds one write or condition check; see [`items`](Self::items).
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// fn book(receipt: TransactWriteItem) -> Transaction<String> {
+    ///     Transaction::new("booked".to_owned()).item(receipt)
+    /// }
+    /// ```
+    pub fn item(mut self, item: TransactWriteItem) -> Self {
+        self.items.push(item);
+        self
+    }
+
+    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS) in all. An item that
+    /// does not say what it returns when its condition fails returns the item (`ALL_OLD`).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// let row = AttributeValue::S("receipt-42".to_owned());
+    /// let put = Put::builder().table_name(sandbox.table()).item("pk", row.clone()).build()?;
+    /// let put = TransactWriteItem::builder().put(put).build();
+    /// let book = idempotency.operation("book").key("order-42");
+    /// book.run_transaction(async || {
+    ///     Ok::<_, std::io::Error>(Transaction::new("booked".to_owned()).items([put]))
+    /// })
+    /// .await?;
+    ///
+    /// let get = sandbox.client().get_item().table_name(sandbox.table()).key("pk", row);
+    /// assert!(get.send().await?.item.is_some());
+    /// # Ok(()) });
+    /// ```
+    pub fn items(mut self, items: impl IntoIterator<Item = TransactWriteItem>) -> Self {
+        self.items.extend(items);
+        self
+    }
+
+    /// The answer that is stored instead if a condition of these items does not hold, for example
+    /// "insufficient funds". `None` stores nothing, and the call fails with
+    /// [`TransactionError::ConditionFailed`](crate::TransactionError::ConditionFailed). It costs one more round trip.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
+    /// use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
+    ///
+    /// let account = AttributeValue::S("account-7".to_owned());
+    /// let put = sandbox.client().put_item().table_name(sandbox.table());
+    /// let balance = AttributeValue::N("5".to_owned());
+    /// put.item("pk", account.clone()).item("balance", balance).send().await?;
+    ///
+    /// let check = ConditionCheck::builder()
+    ///     .table_name(sandbox.table())
+    ///     .key("pk", account)
+    ///     .condition_expression("balance >= :amount")
+    ///     .expression_attribute_values(":amount", AttributeValue::N("20".to_owned()))
+    ///     .build()?;
+    /// let debit = TransactWriteItem::builder().condition_check(check).build();
+    /// let refuse = |failed: &ConditionFailed| {
+    ///     let balance = failed.item()?["balance"].as_n().ok()?;
+    ///     Some(format!("item {}: only {balance} left", failed.index()))
+    /// };
+    /// let outcome = idempotency
+    ///     .operation("transfers")
+    ///     .key("order-42")
+    ///     .run_transaction_with_outcome(async || {
+    ///         let answer = Transaction::new("transferred".to_owned());
+    ///         Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))
+    ///     })
+    ///     .await?;
+    /// assert_eq!(outcome, Outcome::Executed("item 0: only 5 left".to_owned()));
+    /// # Ok(()) });
+    /// ```
+    pub fn on_condition_failed(
+        mut self,
+        answer: impl FnOnce(&ConditionFailed) -> Option<T> + Send + 'static,
+    ) -> Self {
+        self.on_condition_failed = Some(Box::new(answer));
+        self
+    }
+}
+
+impl From<Unstorable> for InvalidTransaction {
+    fn from(unstorable: Unstorable) -> Self {
+        match unstorable {
+            Unstorable::TooLarge { bytes, limit } => Self::AnswerTooLarge { bytes, limit },
+            Unstorable::NotEncoded(reason) => Self::AnswerNotEncoded(reason),
+        }
+    }
+}
+
+impl From<Unplaced> for CommitError {
+    fn from(unplaced: Unplaced) -> Self {
+        match unplaced {
+            Unplaced::Unstorable(unstorable) => Self::Invalid(unstorable.into()),
+            Unplaced::PartsNotWritten(error) => Self::NotApplied(error),
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Transaction<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("response", &self.response)
+            .field("items", &self.items.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. Only
+/// an economy: what keeps a transaction from being applied twice is the record's condition.
+fn token(owner: OwnerId, number: u32) -> String {
+    const MAX_BYTES: usize = 36;
+    let number = number.to_string();
+    let room = MAX_BYTES - 1 - number.len();
+    let owner = owner.to_string();
+    format!("{}-{number}", owner.get(..room).unwrap_or(&owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_fits_and_differs_by_its_number() {
+        let owner = OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(token(owner, 1), format!("{owner}-1"));
+        assert_eq!(token(owner, 999).len(), 36);
+        assert_eq!(token(owner, 1000).len(), 36);
+        assert_eq!(token(owner, u32::MAX).len(), 36);
+        assert_ne!(token(owner, 999), token(owner, 1000));
+    }
+}

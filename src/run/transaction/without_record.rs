@@ -1,0 +1,171 @@
+//! Commits and transactions of a call without a record: the caller's items alone.
+
+use std::future::Future;
+
+use aws_sdk_dynamodb::types::TransactWriteItem;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::commit::{Commit, no_commit, refused};
+use super::commits::commit_unknown;
+use super::run::{RanTransaction, TransactionOutcome};
+use super::{Transaction, items, token};
+use crate::clock::Deadline;
+use crate::error::{CommitError, Error};
+use crate::protocol::{FinishResult, OwnerId, Tries};
+use crate::run::call::CallContext;
+use crate::run::core::Core;
+use crate::run::execution::Execution;
+use crate::run::runner::{RunOutcome, Storage};
+use crate::run::user_code;
+use crate::signals::Ending;
+use crate::store::record::random_owner;
+use crate::store::{ItemsRefusal, WriteResult};
+
+/// How the caller's items ended.
+enum ItemsEnd {
+    Applied,
+    /// DynamoDB rejected them, and no try can still be applied.
+    Refused(ItemsRefusal),
+    /// No try was applied, nor will be.
+    NotApplied(Error),
+    /// They may have been applied, or may be yet.
+    Unknown,
+}
+
+impl Core {
+    /// Writes items until DynamoDB answers or the time is over. One token makes all tries one transaction. No record
+    /// keeps a delayed try from being applied, so after a try without an answer only success is certain.
+    /// Boxed, as [`acquire`](crate::run::acquire::acquire) is.
+    fn write_items<'a>(
+        &'a self,
+        call: &'a CallContext,
+        owner: OwnerId,
+        items: Vec<TransactWriteItem>,
+    ) -> BoxFuture<'a, ItemsEnd> {
+        let end = self.table.clock.lasting(call.policy.completion_timeout);
+        let until = call.answer_by().map_or(end, |by| by.or(end));
+        self.try_items(items, token(owner, 1), until).boxed()
+    }
+
+    async fn try_items(
+        &self,
+        mut all: Vec<TransactWriteItem>,
+        token: String,
+        until: Deadline,
+    ) -> ItemsEnd {
+        if let Err(invalid) = items::check(&mut all) {
+            return ItemsEnd::Refused(ItemsRefusal::Invalid(invalid));
+        }
+        if all.is_empty() {
+            return ItemsEnd::Applied;
+        }
+        let (clock, mut tries, mut in_doubt) = (&self.table.clock, Tries::until(until), false);
+        loop {
+            let limit = tries.limit(clock.moment());
+            let sent = self.table.transact_items(None, (&all, &token), limit).await;
+            in_doubt |= sent.is_in_doubt;
+            let (error, is_final) = match sent.outcome {
+                WriteResult::Applied => return ItemsEnd::Applied,
+                WriteResult::ItemsRejected(refusal) if !in_doubt => {
+                    return ItemsEnd::Refused(refusal);
+                }
+                // Another token would let an earlier try be applied twice.
+                WriteResult::ItemsRejected(_)
+                | WriteResult::Rejected(_)
+                | WriteResult::TokenUsed(_) => {
+                    return ItemsEnd::Unknown;
+                }
+                WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
+                    let is_final = !error.is_retryable();
+                    (error, is_final)
+                }
+                WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, false),
+            };
+            if is_final || !clock.wait(&mut tries).await {
+                let error = self.report_items(error, in_doubt);
+                return if in_doubt { ItemsEnd::Unknown } else { ItemsEnd::NotApplied(error) };
+            }
+        }
+    }
+
+    fn report_items(&self, error: Error, in_doubt: bool) -> Error {
+        if in_doubt {
+            let table = &self.table.name;
+            tracing::error!(
+                table, %error,
+                "a transaction was not confirmed in time: it has happened as a whole or not at all"
+            );
+        }
+        error
+    }
+}
+
+impl Execution {
+    /// Commits the items of a call without a record.
+    pub(super) async fn commit_items(&self, commit: Commit) -> Result<(), CommitError> {
+        let (core, call) = (&self.inner.core, &self.inner.call);
+        // If this future is dropped, the items may have been written.
+        self.finish().begin_items().map_err(no_commit)?;
+        self.inner.commits.begin(commit.answer);
+        let (ended, result) =
+            match core.write_items(call, self.inner.claim.owner, commit.items).await {
+                ItemsEnd::Applied => (Some(FinishResult::Stored), Ok(())),
+                ItemsEnd::Refused(refusal) => (None, Err(refused(refusal))),
+                ItemsEnd::NotApplied(error) => (None, Err(CommitError::NotApplied(error))),
+                ItemsEnd::Unknown => {
+                    (Some(FinishResult::Unknown), Err(CommitError::Ended(commit_unknown())))
+                }
+            };
+        self.finish().items_ended(ended);
+        result
+    }
+}
+
+/// Runs a transaction of a call without a record. Its answer is not stored.
+pub(super) async fn run_without_record<V, E>(
+    core: &Core,
+    call: CallContext,
+    build: impl Future<Output = Result<Transaction<V>, E>>,
+) -> RanTransaction<V, E> {
+    let ran = match user_code::run(build).await {
+        Ok(Ok(transaction)) => write_transaction(core, &call, transaction).await,
+        Ok(Err(error)) => Ok(TransactionOutcome::Ended(RunOutcome::Failed(error))),
+        Err(panic) => Err(panic.into()),
+    };
+    call.ended(match &ran {
+        Ok(TransactionOutcome::Ended(RunOutcome::Refused(error))) => Ending::of_error(error),
+        Ok(TransactionOutcome::Ended(RunOutcome::Returned(..))) => Ending::Unprotected,
+        Ok(_) | Err(_) => Ending::NotWritten,
+    });
+    ran
+}
+
+async fn write_transaction<V, E>(
+    core: &Core,
+    call: &CallContext,
+    transaction: Transaction<V>,
+) -> RanTransaction<V, E> {
+    let Transaction { response, items, on_condition_failed, .. } = transaction;
+    let owner = match random_owner() {
+        Ok(owner) => owner,
+        Err(error) => return Ok(error.into()),
+    };
+    let returned =
+        |value| Ok(TransactionOutcome::Ended(RunOutcome::Returned(value, Storage::Unprotected)));
+    match core.write_items(call, owner, items).await {
+        ItemsEnd::Applied => returned(response),
+        ItemsEnd::Refused(ItemsRefusal::Invalid(invalid)) => {
+            Ok(TransactionOutcome::Invalid(invalid))
+        }
+        ItemsEnd::Refused(ItemsRefusal::ConditionFailed(failed)) => {
+            let answer = on_condition_failed.map(|answer| user_code::call(|| answer(&failed)));
+            match answer.transpose()?.flatten() {
+                Some(answer) => returned(answer),
+                None => Ok(TransactionOutcome::ConditionFailed(failed)),
+            }
+        }
+        ItemsEnd::NotApplied(error) => Ok(error.into()),
+        ItemsEnd::Unknown => Ok(commit_unknown().into()),
+    }
+}

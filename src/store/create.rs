@@ -1,0 +1,171 @@
+//! Creates the table that `infra/` deploys, for applications without a stack.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::create_table::CreateTableError;
+use aws_sdk_dynamodb::operation::update_time_to_live::UpdateTimeToLiveError;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+    TableDescription, TableStatus, TimeToLiveSpecification,
+};
+
+use super::{Table, fault};
+use crate::clock::Backoff;
+use crate::error::{Error, ErrorKind};
+use crate::store::schema::{Attribute, Keys};
+
+/// The time limit for a new table to become active.
+const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
+
+impl Table {
+    /// Returns whether this request created the table.
+    pub(crate) async fn create_table(&self) -> Result<bool, Error> {
+        let mut request = self
+            .client
+            .create_table()
+            .table_name(&self.name)
+            .billing_mode(BillingMode::PayPerRequest);
+        for (name, key_type) in self.key_attributes() {
+            let (definition, element) = key_attribute(name, key_type)?;
+            request = request.attribute_definitions(definition).key_schema(element);
+        }
+        let is_new = match request.send().await {
+            Ok(_) => true,
+            Err(error) if exists(&error) => false,
+            Err(error) => return Err(fault::sort(&self.name, error).into_error()),
+        };
+        self.wait_until_active().await?;
+        self.enable_ttl().await?;
+        Ok(is_new)
+    }
+
+    fn key_attributes(&self) -> Vec<(&str, KeyType)> {
+        match self.schema.keys() {
+            Keys::Partition { name } => vec![(name, KeyType::Hash)],
+            Keys::Composite { partition, sort, .. } => {
+                vec![(partition, KeyType::Hash), (sort, KeyType::Range)]
+            }
+        }
+    }
+
+    async fn wait_until_active(&self) -> Result<(), Error> {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        let end = self.clock.lasting(ACTIVE_WITHIN);
+        loop {
+            let described = self.client.describe_table().table_name(&self.name).send().await;
+            let table = described.map_err(|error| fault::sort(&self.name, error).into_error())?;
+            let table = table.table.unwrap_or_else(|| TableDescription::builder().build());
+            self.check_keys(&table)?;
+            if table.table_status == Some(TableStatus::Active) {
+                return Ok(());
+            }
+            if self.clock.is_over(end) {
+                let message = format!("table `{}` is not active after a minute", self.name);
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            self.clock.sleep(backoff.next_bound()).await;
+        }
+    }
+
+    /// A table that existed before may belong to another application, so it is not changed.
+    fn check_keys(&self, table: &TableDescription) -> Result<(), Error> {
+        let (keys, is_ours) = self.compare_keys(table);
+        if is_ours {
+            return Ok(());
+        }
+        let message = format!(
+            "table `{}` exists, but its keys are not those of the TableSchema: {keys}",
+            self.name
+        );
+        Err(Error::new(ErrorKind::Configuration, message))
+    }
+
+    async fn enable_ttl(&self) -> Result<(), Error> {
+        let ttl = TimeToLiveSpecification::builder()
+            .attribute_name(self.schema.name(Attribute::ExpiresAt))
+            .enabled(true)
+            .build()
+            .map_err(incomplete)?;
+        let request = self
+            .client
+            .update_time_to_live()
+            .table_name(&self.name)
+            .time_to_live_specification(ttl);
+        match request.send().await {
+            Ok(_) => Ok(()),
+            Err(error) if ttl_says(&error, IS_ON) => Ok(()),
+            Err(error) if ttl_says(&error, IS_ON_ANOTHER) => {
+                let (table, ours) = (&self.name, self.schema.name(Attribute::ExpiresAt));
+                let message = format!(
+                    "the time to live of table `{table}` is enabled for another attribute than `{ours}`, so \
+                     no record is deleted: turn it off and on again for `{ours}`, or rename \
+                     Attribute::ExpiresAt in the TableSchema"
+                );
+                Err(Error::new(ErrorKind::Configuration, message).with_source(error))
+            }
+            Err(error) => Err(fault::sort(&self.name, error).into_error()),
+        }
+    }
+}
+
+fn key_attribute(
+    name: &str,
+    key_type: KeyType,
+) -> Result<(AttributeDefinition, KeySchemaElement), Error> {
+    let definition = AttributeDefinition::builder()
+        .attribute_name(name)
+        .attribute_type(ScalarAttributeType::S)
+        .build()
+        .map_err(incomplete)?;
+    let element = KeySchemaElement::builder()
+        .attribute_name(name)
+        .key_type(key_type)
+        .build()
+        .map_err(incomplete)?;
+    Ok((definition, element))
+}
+
+fn incomplete(source: aws_sdk_dynamodb::error::BuildError) -> Error {
+    Error::new(ErrorKind::InvalidInput, "the table cannot be described").with_source(source)
+}
+
+fn exists(error: &SdkError<CreateTableError>) -> bool {
+    error.as_service_error().is_some_and(CreateTableError::is_resource_in_use_exception)
+}
+
+/// DynamoDB's error for a second request to enable the time to live, for the same or another
+/// attribute.
+const IS_ON: &str = "already enabled";
+const IS_ON_ANOTHER: &str = "different AttributeName";
+
+/// DynamoDB reports a change that it does not make as a `ValidationException` with the reason.
+fn ttl_says(error: &SdkError<UpdateTimeToLiveError>, words: &str) -> bool {
+    let message = error.as_service_error().and_then(ProvideErrorMetadata::message);
+    message.is_some_and(|message| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::config::http::HttpResponse;
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_smithy_types::body::SdkBody;
+
+    use super::*;
+
+    /// The embedded engine changes the attribute without an error.
+    #[test]
+    fn a_time_to_live_on_another_attribute_is_recognized() {
+        let denied = |message: &str| {
+            let meta = ErrorMetadata::builder().code("ValidationException").message(message);
+            let response = HttpResponse::new(400.try_into().unwrap(), SdkBody::empty());
+            SdkError::service_error(UpdateTimeToLiveError::generic(meta.build()), response)
+        };
+        let is_on = denied("TimeToLive is already enabled");
+        assert!(ttl_says(&is_on, IS_ON) && !ttl_says(&is_on, IS_ON_ANOTHER));
+        let other = denied(
+            "TimeToLive is active on a different AttributeName: current AttributeName is ttl",
+        );
+        assert!(ttl_says(&other, IS_ON_ANOTHER) && !ttl_says(&other, IS_ON));
+    }
+}

@@ -1,0 +1,298 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::answer::Answer;
+use crate::store::key::KeyForm;
+use crate::store::record::{Checkpoint, OwnerId};
+
+fn schema() -> TableSchema {
+    TableSchema::default()
+}
+
+fn claim() -> Claim {
+    Claim {
+        key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
+        owner: OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
+        attempt: 2,
+        fingerprint: Fingerprint::builder().bytes(b"x").finish().to_store(),
+        created_at: Timestamp::from_millis(1_700_000_000_123),
+    }
+}
+
+fn pending() -> Item {
+    pending_item(&schema(), &claim(), Timestamp::from_millis(1_700_000_030_000), 1_700_086_400)
+}
+
+fn completed() -> Item {
+    let at = Timestamp::from_millis(1_700_000_001_000);
+    completed_item(
+        &schema(),
+        &claim(),
+        at,
+        1_700_086_401,
+        Answer::Json("{\"a\":1}".into()).readable(),
+    )
+}
+
+/// Every layout ever released stays readable: this one is written out by hand and never changes.
+#[test]
+fn a_record_of_format_1_still_decodes() {
+    let s = |text: &str| AttributeValue::S(text.into());
+    let n = |number: &str| AttributeValue::N(number.into());
+    let mut item: Item = [
+        ("pk", s("charge#k1")),
+        ("status", s("PENDING")),
+        ("owner", s("0000000000000000000000000000005f")),
+        ("attempt", n("3")),
+        ("fingerprint", AttributeValue::B(Blob::new([[1].as_slice(), &[7; 32]].concat()))),
+        ("lease_expires_at", n("1700000030000")),
+        ("expires_at", n("1700086400")),
+        ("created_at", n("1700000000000")),
+        ("format", n("1")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let record = Record::decode(&schema(), item.clone()).unwrap();
+    assert_eq!(
+        (record.attempt, record.owner, record.expires_at),
+        (3, OwnerId(0x5f), 1_700_086_400)
+    );
+    assert!(matches!(record.state, State::Pending { lease_expires_at }
+        if lease_expires_at.millis() == 1_700_000_030_000));
+
+    let steps = [("reserve", s("{\"seat\":1}")), ("mail", AttributeValue::Null(true))];
+    let steps = steps.map(|(name, step)| (name.to_owned(), step)).into();
+    item.insert("steps".into(), AttributeValue::M(steps));
+    let record = Record::decode(&schema(), item.clone()).unwrap();
+    assert_eq!(record.version().steps, Some(2));
+    let steps = record.steps.unwrap();
+    assert_eq!(steps.get("reserve"), Some(&Checkpoint::Result("{\"seat\":1}".into())));
+    assert_eq!(steps.get("mail"), Some(&Checkpoint::Unavailable));
+    item.remove("steps");
+
+    item.remove("lease_expires_at");
+    item.insert("status".into(), s("COMPLETED"));
+    item.insert("completed_at".into(), n("1700000002000"));
+    for (response, expected) in [
+        (("json", s("[1.0]")), Answer::Json("[1.0]".into())),
+        (("unavailable", s("why")), Answer::Unavailable("why".into())),
+    ] {
+        let response = HashMap::from([(response.0.to_owned(), response.1)]);
+        item.insert("response".into(), AttributeValue::M(response));
+        let Some(answer) = Record::decode(&schema(), item.clone()).unwrap().answer else {
+            panic!("not completed");
+        };
+        assert_eq!(answer, Stored::Readable(expected));
+    }
+    item.insert("status".into(), s("FAILED"));
+    item.remove("response");
+    let failed = Record::decode(&schema(), item.clone()).unwrap();
+    assert!(failed.state == State::Failed && failed.answer.is_none());
+    assert_eq!(failed.released_attempts, 0);
+    item.insert("released_attempts".into(), n("2"));
+    let failed = Record::decode(&schema(), item.clone()).unwrap();
+    assert_eq!(failed.released_attempts, 2);
+    item.remove("completed_at");
+    item.insert("status".into(), s("RELEASED"));
+    let released = Record::decode(&schema(), item).unwrap();
+    assert!(matches!(released.state, State::Released));
+    let version = released.version();
+    assert_eq!((version.status.as_str(), version.lease_expires_at), ("RELEASED", None));
+}
+
+#[test]
+fn records_round_trip() {
+    let record = Record::decode(&schema(), pending()).unwrap();
+    let claim = claim();
+    assert_eq!(record.owner, claim.owner);
+    assert_eq!(record.attempt, claim.attempt);
+    assert_eq!(record.fingerprint, claim.fingerprint);
+    assert_eq!(record.created_at, claim.created_at);
+    let lease_expires_at = Some(Timestamp::from_millis(1_700_000_030_000));
+    let (owner, status) = (claim.owner, Status::Pending);
+    let version = Version { owner, status, lease_expires_at, steps: None };
+    assert_eq!(record.version(), version);
+    let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {
+        panic!("not completed");
+    };
+    assert_eq!(answer, Stored::Readable(Answer::Json("{\"a\":1}".into())));
+}
+
+#[test]
+fn names_and_composite_keys_are_configurable() {
+    let schema = TableSchema::default()
+        .composite_key("PK", "IDEMPOTENCY", "SK")
+        .attribute(Attribute::Status, "s")
+        .attribute(Attribute::ExpiresAt, "ttl");
+    let item = pending_item(&schema, &claim(), Timestamp::from_millis(5), 7);
+    assert_eq!(item["PK"], AttributeValue::S("IDEMPOTENCY".into()));
+    assert_eq!(item["SK"], AttributeValue::S("charge#k1".into()));
+    assert_eq!(item["s"], AttributeValue::S("PENDING".into()));
+    assert_eq!(item["ttl"], AttributeValue::N("7".into()));
+    assert!(Record::decode(&schema, item).is_ok());
+}
+
+#[test]
+fn steps_of_another_shape_are_an_error_that_names_them() {
+    let member = |value| AttributeValue::M([("a".to_owned(), value)].into());
+    for steps in [
+        AttributeValue::S("{}".into()),
+        AttributeValue::L(Vec::new()),
+        member(AttributeValue::N("1".into())),
+        member(AttributeValue::Null(false)),
+        member(AttributeValue::M(HashMap::new())),
+    ] {
+        let mut item = pending();
+        item.insert("steps".into(), steps);
+        let error = Record::decode(&schema(), item).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+        assert!(error.to_string().contains("`steps`"), "{error}");
+    }
+}
+
+#[test]
+fn an_item_without_format_is_not_a_record() {
+    let item = Item::from([("pk".to_owned(), AttributeValue::S("charge#k1".into()))]);
+    let error = Record::decode(&schema(), item).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+    assert!(error.to_string().contains("not a record"), "{error}");
+}
+
+#[test]
+fn a_newer_format_is_an_error_that_names_both() {
+    let mut item = pending();
+    item.insert("format".into(), number(2));
+    let error = Record::decode(&schema(), item).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewerRecord);
+    assert!(error.to_string().contains("format 2"), "{error}");
+}
+
+#[test]
+fn a_newer_recipe_of_the_fingerprint_is_an_error_that_names_it() {
+    let mut item = pending();
+    item.insert("fingerprint".into(), AttributeValue::B(Blob::new([2; 33])));
+    let error = Record::decode(&schema(), item).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewerRecord);
+    assert!(error.to_string().contains("recipe 2"), "{error}");
+}
+
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::NewerRecord)
+}
+
+#[test]
+fn every_missing_or_mistyped_attribute_is_named() {
+    for whole in [pending(), completed()] {
+        for name in whole.keys().filter(|name| !["pk", "completed_at"].contains(&name.as_str())) {
+            let mut missing = whole.clone();
+            missing.remove(name);
+            let mut mistyped = whole.clone();
+            mistyped.insert(name.clone(), AttributeValue::Bool(true));
+            for item in [missing, mistyped] {
+                let error = Record::decode(&schema(), item).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+                assert!(error.to_string().contains(&format!("`{name}`")), "{name}: {error}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_size_without_the_answer_is_that_of_the_item(
+        attempt: u32, created_at: i64, completed_at: i64, expires_at: i64, is_composite: bool,
+    ) {
+        let schema = if is_composite { schema().composite_key("PK", "I", "SK") } else { schema() };
+        let created_at = Timestamp::from_millis(created_at);
+        let (claim, at) = (Claim { attempt, created_at, ..claim() }, Timestamp::from_millis(completed_at));
+        let item = completed_item(&schema, &claim, at, expires_at, AttributeValue::Null(true));
+        prop_assert_eq!(item_bytes(&item), completed_bytes(&schema, &claim, at, expires_at));
+    }
+}
+
+#[test]
+fn size_is_never_underestimated() {
+    // By the developer guide: S and B their bytes, names their UTF-8, numbers up to 21 bytes, maps
+    // and lists 3 bytes and 1 for each element.
+    let item = Item::from([("ab".to_owned(), Answer::Unavailable("12345".into()).readable())]);
+    assert_eq!(item_bytes(&item), 2 + 3 + 1 + "unavailable".len() + 5);
+}
+
+fn mutated() -> impl Strategy<Value = AttributeValue> {
+    prop_oneof![
+        "[A-Z0-9.-]{0,9}".prop_map(AttributeValue::S),
+        "[0-9.e-]{0,30}".prop_map(AttributeValue::N),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(|b| AttributeValue::B(Blob::new(b))),
+        Just(AttributeValue::Null(true)),
+        Just(AttributeValue::M(HashMap::new())),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_corrupted_item_is_an_error_or_the_same_kind_of_record(
+        at in 0usize..9, value in mutated(), done in any::<bool>(),
+    ) {
+        let mut item = if done { completed() } else { pending() };
+        let mut names: Vec<String> = item.keys().cloned().collect();
+        names.sort();
+        item.insert(names[at % names.len()].clone(), value);
+        if let Err(error) = Record::decode(&schema(), item) {
+            prop_assert!(is_refusal(&error), "{:?}", error);
+        }
+    }
+
+    #[test]
+    fn any_record_comes_back(
+        steps in prop::option::of(any::<HashMap<String, Option<String>>>()), owner in any::<u128>(), attempt in 1u32.., request in any::<Vec<u8>>(),
+        times in any::<[i64; 2]>(), expires_at in any::<i64>(), answer in prop::option::of(any::<String>()),
+    ) {
+        let [created_at, at] = times.map(Timestamp::from_millis);
+        let fingerprint = Fingerprint::builder().bytes(&request).finish().to_store();
+        let claim = Claim { owner: OwnerId(owner), attempt, fingerprint, created_at, ..claim() };
+        let mut item = match &answer {
+            None => pending_item(&schema(), &claim, at, expires_at),
+            Some(text) => completed_item(&schema(), &claim, at, expires_at, Answer::Json(text.clone().into()).readable()),
+        };
+        let steps = steps.map(|steps| {
+            let written = |step: Option<String>| step.map_or(Checkpoint::Unavailable, Checkpoint::Result);
+            AttributeValue::M(steps.into_iter().map(|(k, v)| (k, written(v).encode())).collect())
+        });
+        item.extend(steps.clone().map(|steps| ("steps".to_owned(), steps)));
+        let record = Record::decode(&schema(), item).unwrap();
+        prop_assert_eq!(record.steps.as_ref().map(Checkpoints::encode), steps);
+        prop_assert_eq!(
+            (record.attempt, record.fingerprint, record.created_at, record.expires_at),
+            (attempt, fingerprint, created_at, expires_at)
+        );
+        prop_assert_eq!(&record.owner, &claim.owner);
+        match (record.state, answer) {
+            (State::Pending { lease_expires_at }, None) => prop_assert_eq!(lease_expires_at, at),
+            (State::Completed, Some(text)) => {
+                let answer = Stored::Readable(Answer::Json(text.into()));
+                prop_assert_eq!(record.answer, Some(answer));
+            }
+            (state, _) => prop_assert!(false, "{:?}", state),
+        }
+    }
+
+    #[test]
+    fn an_item_that_is_corrupt_in_many_places_is_an_error_or_a_record(
+        changes in prop::collection::vec((0usize..10, prop::option::of(mutated())), 1..5),
+        done in any::<bool>(),
+    ) {
+        let mut item = if done { completed() } else { pending() };
+        let mut names: Vec<String> = item.keys().cloned().collect();
+        names.sort();
+        for (at, value) in changes {
+            let name = &names[at % names.len()];
+            match value {
+                Some(value) => drop(item.insert(name.clone(), value)),
+                None => drop(item.remove(name)),
+            }
+        }
+        if let Err(error) = Record::decode(&schema(), item) {
+            prop_assert!(is_refusal(&error), "{:?}", error);
+        }
+    }
+}

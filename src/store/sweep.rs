@@ -1,0 +1,78 @@
+//! Deletes items that expired long ago, for tables without a time to live. Only tools use it.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+
+use super::expression::Expression;
+use super::{Reply, Table, WriteResult};
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::protocol::{Condition, Term};
+use crate::store::key::RecordKey;
+use crate::store::record::{self, Item, Record, Version};
+
+/// How long an item must have been expired. A delayed request could be applied once the record is
+/// absent, but AWS accepts no request later than half an hour after it was signed
+/// (`docs/protocol.md`).
+const NO_DELAYED_REQUEST_AFTER: Duration = Duration::from_secs(3600);
+
+/// An item that may be deleted, as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Expired {
+    pub(crate) key: RecordKey,
+    expires_at: i64,
+    /// The version of a record. A part of an answer has none, because its expiry only moves to
+    /// later times.
+    version: Option<Version>,
+}
+
+impl Table {
+    /// Returns the item of this key, if it has been expired for long enough at `now` of DynamoDB's
+    /// clock.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that this version
+    /// does not understand. It is not deleted.
+    pub(crate) fn long_expired(
+        &self,
+        key: RecordKey,
+        item: Item,
+        now: Timestamp,
+    ) -> Result<Option<Expired>, Error> {
+        let before = now.minus(NO_DELAYED_REQUEST_AFTER);
+        let (expires_at, version) = if RecordKey::is_of_part(key.as_str()) {
+            (record::part_expires_at(&self.schema, &item)?, None)
+        } else {
+            let record = Record::decode(&self.schema, item)?;
+            (record.expires_at, Some(record.version()))
+        };
+        let is_over = |end: Timestamp| end < before;
+        let lease_is_over =
+            version.as_ref().and_then(|seen| seen.lease_expires_at).is_none_or(is_over);
+        let retention_is_over = is_over(Timestamp::from_millis(expires_at.saturating_mul(1000)));
+        let is_deletable = retention_is_over && lease_is_over;
+        Ok(is_deletable.then_some(Expired { key, expires_at, version }))
+    }
+
+    /// Deletes an item that has not changed since it was read.
+    pub(crate) async fn delete_expired(&self, seen: &Expired) -> Reply<WriteResult> {
+        let expires_at = Term::ExpiresAt(seen.expires_at);
+        let condition = match &seen.version {
+            Some(version) => Condition::unchanged(version).and(expires_at),
+            None => Condition::all(&[expires_at]),
+        };
+        let (expression, names, values) = Expression::of(&self.schema, &condition).finish();
+        let request = self
+            .client
+            .delete_item()
+            .table_name(&self.name)
+            .set_key(Some(record::key_item(&self.schema, &seen.key)))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .set_return_consumed_capacity(self.capacity.clone());
+        self.write(Box::pin(request.send()), self.request_timeout).await
+    }
+}
