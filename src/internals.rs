@@ -95,7 +95,7 @@ pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
 pub fn condition_expression(
     condition: &Condition,
 ) -> (String, HashMap<String, String>, Option<Item>) {
-    dynamodb::condition_expression(&TableSchema::default(), condition)
+    store::condition_expression(&TableSchema::default(), condition)
 }
 
 fn key() -> Result<RecordKey, Error> {

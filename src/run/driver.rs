@@ -263,7 +263,7 @@ impl<'a> Session<'a> {
     /// Keeps the record or the error of a reply, and returns the rest to the machine.
     fn note<I: Into<ItemsRefusal>>(
         &mut self,
-        reply: dynamodb::Reply<dynamodb::WriteResult<I>>,
+        reply: store::Reply<store::WriteResult<I>>,
         body: &mut dyn WriteBody,
     ) -> Reply {
         let result = match reply.outcome {
@@ -291,7 +291,7 @@ impl<'a> Session<'a> {
             }
             WriteResult::Unknown(error) => WriteResult::Unknown(self.failed(error)),
         };
-        let dynamodb::Reply { is_in_doubt, time, .. } = reply;
+        let store::Reply { is_in_doubt, time, .. } = reply;
         Reply { outcome: Outcome::Write(result), is_in_doubt, time }
     }
 

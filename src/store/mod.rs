@@ -41,13 +41,13 @@ use aws_sdk_dynamodb::types::{
 use self::expression::{Change, Expression};
 use self::fault::Fault;
 use self::probe::{Probe, Seen};
+use self::record::Item;
 use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
 use crate::protocol::{self, Form, Write};
 use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
-use crate::store::record::{self, Item};
 use crate::store::schema::TableSchema;
 
 #[cfg(feature = "admin")]

@@ -21,7 +21,7 @@ use crate::store;
 /// # Ok(()) });
 /// ```
 #[derive(Clone, Debug)]
-pub struct Expired(pub(super) dynamodb::Expired);
+pub struct Expired(pub(super) store::Expired);
 
 impl Expired {
     /// Returns the key in its stored form, `scope#key`.
