@@ -49,8 +49,8 @@ impl Idempotency {
     ///
     /// The crate uses a copy of `client` that shares its connections and credentials. Your own
     /// requests with that client use the same open connections. Interceptors of your configuration
-    /// see the crate's requests too, and two calls that begin here (`read_before_execution`) and
-    /// send nothing.
+    /// see the crate's requests too. To make the copy, the crate begins two calls that send
+    /// nothing: of these, interceptors see only `read_before_execution`.
     ///
     /// The copy retries as your configuration says, but waits at most an eighth of
     /// [`request_timeout`](Builder::request_timeout) between two tries. If your configuration
@@ -187,7 +187,7 @@ impl Builder {
         }
     }
 
-    /// Sets the names of the table and its attributes. Default: those of `docs/protocol.md`.
+    /// Sets the names of the table's key and attributes. Default: those of `docs/protocol.md`.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();

@@ -12,7 +12,7 @@
 //!
 //! for attempt in ["first", "second"] {
 //!     let outcome = idempotency
-//!         .operation("charge")                            // whose keys these are
+//!         .operation("charge")                            // the scope of the key
 //!         .key("order-42")
 //!         .payload(&("order-42", 1200))                   // a repeat must ask for the same
 //!         .run_with_outcome(|_execution| async move {

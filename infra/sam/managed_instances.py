@@ -1,4 +1,4 @@
-"""Prints template.yaml with a parameter more: the capacity provider that the functions run on.
+"""Prints template.yaml with one more parameter: the capacity provider that the functions run on.
 
 usage: python managed_instances.py > managed-instances.yaml
 

@@ -13,7 +13,7 @@ module "watch" {
   outcomes       = [local.namespace, "${var.name}-Outcomes"]
 }
 
-# First runs are counted where the code asks for them: Builder::log_first_runs(true).
+# First runs are counted where the code asks for them: Builder::log_first_runs().
 resource "aws_cloudwatch_dashboard" "this" {
   dashboard_name = "${var.name}-${local.region}"
   dashboard_body = module.watch.dashboard

@@ -6,7 +6,7 @@ variable "name" {
 variable "existing_table_name" {
   type        = string
   default     = null
-  description = "A table of this account and region that is there, restored or shared. Without it the module makes one."
+  description = "An existing table of this account and region, restored or shared. Without it the module creates one."
 }
 
 variable "services" {
@@ -44,13 +44,13 @@ variable "operator_role_names" {
 variable "kms_key_arn" {
   type        = string
   default     = null
-  description = "The customer managed key that encrypts the table. Without it a key that AWS owns does."
+  description = "The customer managed key that encrypts the table. Without it, AWS encrypts with a key that it owns."
 }
 
 variable "deletion_protection" {
   type        = bool
   default     = true
-  description = "Whether DynamoDB refuses to delete the table: a lost table is a second payment for each key in it."
+  description = "Whether DynamoDB refuses to delete the table. If the table is lost, every payment in it can be made again."
 }
 
 variable "point_in_time_recovery" {
@@ -62,7 +62,7 @@ variable "point_in_time_recovery" {
 variable "page_actions" {
   type        = list(string)
   default     = []
-  description = "ARNs, of an SNS topic say, that are notified of a page and of its end. A page requires action at once."
+  description = "ARNs, for example of an SNS topic, that are notified of a page and of its end. A page requires action at once."
 }
 
 variable "ticket_actions" {

@@ -250,22 +250,19 @@ pub enum CommitError {
     ConditionFailed(ConditionFailed),
     /// The transaction is invalid.
     Invalid(InvalidTransaction),
-    /// Nothing of this commit was written: other transactions held the items, DynamoDB throttled, or
-    /// another commit of the execution was not polled, until the time was over. Or a table or a
-    /// permission is missing.
+    /// Nothing of this commit was written, and nothing will be. Until the time was over, other
+    /// transactions held the items, DynamoDB throttled or did not confirm, or the future of another
+    /// commit of this execution was not polled. Or a table or a permission is missing.
     NotApplied(Error),
     /// An earlier commit of this execution was applied.
     AlreadyCommitted,
     /// The execution has ended; the handler's return value is not stored. By kind:
     ///
-    /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key. Nothing was
-    ///   written, and nothing will be.
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable): DynamoDB did not confirm the commit, or
-    ///   rejected it while an earlier try was still unconfirmed. The crate failed the attempt
-    ///   instead. Nothing was written, and nothing will be. The next call runs, unless the failure
-    ///   is final: under [`Failure::Replay`](crate::policy::Failure::Replay), and on the last attempt of
-    ///   [`Failure::Retain`](crate::policy::Failure::Retain).
-    /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB cannot be reached. It
+    /// - [`LeaseLost`](crate::ErrorKind::LeaseLost): another execution owns the key, or the record
+    ///   is gone. Nothing was written, and nothing will be.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable): the record was released or deleted, for
+    ///   example by hand. Nothing was written, and nothing will be. The next call runs.
+    /// - [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown): DynamoDB did not confirm the commit. It
     ///   applied all of the commit or nothing, and a repeat with the same key finds out which.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput): the handler had already returned.
     Ended(Error),

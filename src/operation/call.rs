@@ -162,7 +162,8 @@ impl<Errors> Call<Unset, Errors> {
     /// # Ok(()) });
     /// ```
     ///
-    /// Nor does [`run_transaction`](Self::run_transaction) with a hook, because it cannot run one.
+    /// [`run_transaction`](Self::run_transaction) with a hook does not compile either, because it
+    /// cannot run one.
     pub fn reconcile<T, E, H, Fut>(self, hook: H) -> Call<H, Errors>
     where
         H: Fn(Abandoned) -> Fut,

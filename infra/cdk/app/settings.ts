@@ -18,7 +18,7 @@ export interface Settings {
   /** How clients reach the payments API. Both ask for requests signed with IAM credentials. */
   readonly endpoint: (typeof ENDPOINTS)[number];
   readonly architecture: (typeof ARCHITECTURES)[number];
-  /** An idempotency table that is there, restored or shared; without it the stack has its own. */
+  /** An existing idempotency table, restored or shared; without it the stack creates one. */
   readonly idempotencyTableName: string | undefined;
   /** How traffic moves to a new version. Each strategy rolls back automatically when an alarm rings. */
   readonly rollout: (typeof ROLLOUTS)[number];
