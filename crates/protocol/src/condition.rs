@@ -35,7 +35,7 @@ pub enum Term {
     NoSteps,
     /// The map of steps has this size.
     Steps(usize),
-    /// In epoch seconds, as the next one.
+    /// In epoch seconds, as for `ExpiresBefore`.
     ExpiresAt(i64),
     ExpiresBefore(i64),
 }
@@ -200,8 +200,9 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// Terms that belong to one version cannot: an owner's version never repeats. A record that is not
-    /// completed can still be released by its owner, and an undo restores an earlier attempt.
+    /// Two terms can: a record that is not completed can still be released, and an undo restores an
+    /// earlier attempt. The others belong to one version, and no version repeats. Nor is a record deleted
+    /// while a request that was sent before can still arrive.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {
             Self::Status(Status::Released) => {

@@ -12,8 +12,8 @@ use crate::write::{Form, Write};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge {
     me: OwnerId,
-    /// The writes of this call that DynamoDB may still apply. An answered write stays until the record
-    /// proves otherwise, because a copy of it may be delayed.
+    /// The writes of this call that DynamoDB may still apply. A write that was applied or rejected stays
+    /// until the record proves otherwise, because a copy of it may be delayed.
     possible: Vec<Write>,
     seen: Seen,
     /// A completion of this call was sent and not confirmed: a transaction, or an answer that replaces a
@@ -120,8 +120,8 @@ impl Knowledge {
         match result {
             WriteResult::Applied => self.see(Some(write.applied_to(self.seen.record()))),
             WriteResult::Rejected(record) => {
-                // An earlier try of another form may still be applied, unless the record shows that it
-                // cannot.
+                // Only the reply to a transaction reports an earlier try in doubt. So for any other form
+                // an earlier try may still be applied, unless the record shows that it cannot.
                 if write.form == Form::Transaction && !is_in_doubt {
                     self.was_not_applied(write);
                 }

@@ -28,7 +28,7 @@ impl Lease {
         }
     }
 
-    /// The length of a lease that has to be renewed, if it has to be.
+    /// The length of each renewal. `None` if the lease is not renewed.
     pub fn renewed(self, deadline: Option<Deadline>) -> Option<Duration> {
         match (self, deadline) {
             (Self::Renewed(length), _) => Some(length),

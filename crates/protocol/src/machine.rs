@@ -95,6 +95,7 @@ pub enum WriteResult<R, E = Cause, I = ()> {
     TokenUsed(E),
     /// Not applied, and never will be: DynamoDB rejects these values.
     Invalid(E),
+    /// Not applied, for any other reason, such as throttling or a denied access.
     NotApplied(E),
     /// This try or an earlier one had no response, or a server error.
     Unknown(E),

@@ -10,7 +10,7 @@ pub enum Lease {
     /// tolerance by default, and 1 s of resolution of DynamoDB's
     /// time). If the operation has no deadline (outside Lambda, none given): as `Renewed(30 s)`.
     ///
-    /// Lambda does not stop a function then. Managed Instances do not enforce the timeout at all:
+    /// Lambda does not always stop a function when its time is over. Managed Instances do not enforce the timeout at all:
     /// "your code continues running" ([developer guide, execution
     /// environment](https://docs.aws.amazon.com/lambda/latest/dg/lambda-managed-instances-execution-environment.html)).
     /// Elsewhere too the runtime's process goes on when an invocation times out, or when the
@@ -34,7 +34,7 @@ pub enum Lease {
 pub enum InProgress {
     /// `ErrorKind::InProgress` at once; HTTP 409 with `Retry-After`.
     Reject,
-    /// Waits for the owner's answer with jittered back-off (50 ms, doubling to 1 s; each look is
+    /// Waits for the owner's answer with jittered back-off (50 ms, doubling to 1 s; each poll is
     /// one strongly consistent read), at most this long and within the deadline; then as `Reject`.
     Wait {
         /// The longest wait.
@@ -45,11 +45,11 @@ pub enum InProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The record becomes RELEASED, for an hour. The next try runs, with `attempt` one higher,
+    /// The record becomes RELEASED, for an hour. The next call runs, with `attempt` one higher,
     /// whatever its payload. A record with steps is kept as FAILED
-    /// instead, and the next try goes on after them.
+    /// instead, and the next call continues after them.
     Release,
-    /// The record becomes FAILED and keeps its attempt count. The next try runs again, until there
+    /// The record becomes FAILED and keeps its attempt count. The next call runs again, until there
     /// were `max_attempts` runs; from then on as `Replay`. A run whose owner died counts too.
     Retain {
         /// How many runs there are in all, at least 1.
@@ -64,7 +64,7 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Takeover {
-    /// Becomes the owner and runs the handler again, with `attempt` one higher.
+    /// The call becomes the owner and runs the handler again, with `attempt` one higher.
     Execute,
     /// `ErrorKind::Abandoned`, until the record's retention is over.
     /// For effects that must not happen twice and that cannot be looked up. A reconcile
@@ -75,11 +75,11 @@ pub enum Takeover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Completed {
-    /// The stored answer.
+    /// A repeat gets the stored answer.
     Replay,
-    /// It becomes the owner and runs the handler again, with `attempt` one higher; its answer
+    /// A repeat becomes the owner and runs the handler again, with `attempt` one higher; its answer
     /// replaces the stored one. Two executions still never run at once. For handlers that only
-    /// read, or that may be repeated but not side by side. The same key with another payload is
+    /// read, or that may be repeated but not at the same time. The same key with another payload is
     /// still a mismatch. A repeat that waits for a running one ([`InProgress::Wait`]) runs after
     /// it.
     Execute,

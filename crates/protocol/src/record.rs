@@ -88,8 +88,9 @@ pub struct Version {
 /// How an operation's records count its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attempts {
-    /// Of the attempt that runs, or would run.
+    /// The number of the attempt that runs, or would run.
     pub number: u32,
+    /// How many attempts do not count for `max_attempts`.
     pub released: u32,
     /// `None` if nothing was written.
     pub created_at: Option<Timestamp>,

@@ -43,8 +43,8 @@ impl<T: Copy> Retention<T> {
         self.extending = None;
     }
 
-    /// Replaces the command that returns a result, if the record that the reply has `shown` expires too
-    /// early.
+    /// Returns `command`, or an extension that precedes it, if `command` returns a result and the record
+    /// that the reply has `shown` expires too early.
     pub(crate) fn verify(
         &mut self,
         rules: &Rules,
@@ -78,7 +78,7 @@ impl<T: Copy> Retention<T> {
         })
     }
 
-    /// The command after a pause, if it came before another try of an extension.
+    /// The command after a pause, if the pause was for another try of an extension.
     pub(crate) fn woke(&mut self, limit: Duration) -> Option<Command<T>> {
         let (write, result) = self.extending.take()?;
         Some(self.send(write, result, limit))

@@ -88,9 +88,9 @@ impl Rules {
         self.term_from(stamp.at.min(stamp.earliest.plus(self.lease_margin())), length)
     }
 
-    /// As [`term`](Self::term), for a lease that this call holds. A wall clock that has jumped forward never
-    /// makes it longer, because the owner may be stopped while the write is in flight. After a freeze it is
-    /// too short, which the response shows.
+    /// As [`term`](Self::term), for a lease that this call holds. It is bounded by the monotonic clock too,
+    /// so a wall clock that has jumped forward never makes it longer: the owner may crash before it can
+    /// correct the lease. After a freeze it is too short, which the response shows.
     pub fn held_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         let earliest = stamp.earliest.min(stamp.by_uptime);
         self.term_from(stamp.at.min(earliest.plus(self.lease_margin())), length)
@@ -108,8 +108,8 @@ impl Rules {
         self.tolerance + DATE_RESOLUTION
     }
 
-    /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if more
-    /// than a third of the lease is over: then it has to be stamped again.
+    /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if too
+    /// much of the lease is over ([`Lease::may_lack`]): then it has to be stamped again.
     pub fn window(
         &self,
         now: Now,

@@ -169,8 +169,8 @@ impl StoreTime {
     }
 }
 
-/// How much the lead of the wall clock may change without meaning, in ms: the two clocks are not read at
-/// the same instant.
+/// How much the lead of the wall clock may change, in ms, before it counts as a jump or a stop. The two
+/// clocks are not read at the same instant.
 const APART: u64 = 500;
 
 fn are_apart(before: Local, now: Local) -> bool {
@@ -224,6 +224,7 @@ impl Learned {
 ///
 /// It is the wall clock plus the offset learned last, and never before the earliest time by the
 /// monotonic clock.
+///
 /// A clock that has jumped or stopped since that response makes it wrong. So the machines verify each stamp
 /// by the `Date` of the response that shows it, and correct it if it is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

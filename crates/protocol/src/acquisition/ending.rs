@@ -25,8 +25,8 @@ impl Acquisition {
         observed.left.checked_sub(now.local.uptime.since(observed.at))
     }
 
-    /// Ends the call after an error. If DynamoDB is out of reach, another owner that was seen or
-    /// [`Outage::Open`] decide.
+    /// Ends the call after an error. If DynamoDB is out of reach, the result is `InProgress` if another
+    /// owner was seen, and the handler may run under [`Outage::Open`].
     pub(super) fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.goal == Goal::Own {
             // The lease may have expired since, and this call may own the record now.
@@ -46,7 +46,7 @@ impl Acquisition {
         self.rules.outage == Outage::Open && self.obstacle == Obstacle::Nothing && !is_resolved
     }
 
-    /// Ends the call without having run anything. A key that this call may hold is released first.
+    /// Ends the call without having run anything. An acquisition that may have been applied is undone first.
     pub(super) fn end(&mut self, now: Now, reason: Reason) -> Command {
         match self.goal {
             Goal::Own if self.knowledge.may_hold_key() => self.undo(now, reason),

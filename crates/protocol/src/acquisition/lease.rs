@@ -62,7 +62,7 @@ impl Acquisition {
         let lease_left = match self.lease_left_of_other(now) {
             Some(left) => left,
             None if self.is_contended => Duration::ZERO,
-            // No other call writes, so DynamoDB rejects writes.
+            // No other call was seen to write, so DynamoDB itself is failing.
             None => return self.give_up(now, Reason::Error, Cause::Outage),
         };
         self.end(now, Reason::InProgress { lease_left })
@@ -114,7 +114,7 @@ impl Acquisition {
         self.dispatch(now, write, intent)
     }
 
-    /// Takes over the counters of the record that the write replaces.
+    /// Continues the counters of the record that the write replaces.
     fn note_replaced(&mut self, stamp: Stamp, intent: Intent) {
         let seen = self.knowledge.seen().record().cloned();
         match (intent, seen) {

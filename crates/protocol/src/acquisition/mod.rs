@@ -40,7 +40,7 @@ pub enum Resolution {
     Refuse,
 }
 
-/// What the caller of the machine does next, without the machine waiting for DynamoDB or for time.
+/// What the caller of the machine does once the machine needs neither DynamoDB nor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Next {
@@ -67,7 +67,7 @@ pub enum CallResult {
     Reconciled,
     /// The transaction was applied.
     Executed,
-    /// This call has changed nothing that counts, and no write of it will.
+    /// The handler did not run, and no completion of this call was applied or will be.
     Nothing(Reason, NothingHappened),
     /// A transaction may have been applied, or may still be.
     Unknown,
@@ -93,7 +93,7 @@ pub enum Reason {
     NoLease,
 }
 
-/// The rights and the history with which a handler runs.
+/// What the acquisition passes to the execution of the handler.
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub knowledge: Knowledge,
@@ -123,10 +123,10 @@ pub struct Acquisition {
     /// The record that this call took over, or tried to.
     replaced: Option<Header>,
     attempts: Attempts,
-    /// Of the transaction, or of the answer that replaces it. No two completions of a call have the same
-    /// time.
+    /// The time of the transaction, or of the answer that replaces it. No two completions of a call have
+    /// the same time.
     completed_at: Option<Timestamp>,
-    /// Of the transaction whose items were rejected.
+    /// `completed_at` of the transaction whose items were rejected.
     rejected_at: Option<Timestamp>,
     /// When the record of the transaction expires, in epoch seconds.
     expires_at: i64,
@@ -142,8 +142,8 @@ pub struct Acquisition {
     /// Of the response that is being handled.
     time: Option<StoreTime>,
     undo_tries: u32,
-    /// The reason to report once no transaction of this call can still be applied, and how often the
-    /// version that it requires was replaced.
+    /// The reason to report once no transaction of this call can still be applied, and how often the call
+    /// has tried to replace the version that the transaction requires.
     ending: Option<(Reason, u32)>,
 }
 
@@ -197,7 +197,7 @@ enum Intent {
 enum Obstacle {
     Nothing,
     Running(ObservedLease),
-    /// The operation is over, or this call must not run it. After a stale read: it may be.
+    /// The operation is over, or this call must not run it. After a stale read, it may only have been so.
     MustNotRun,
 }
 

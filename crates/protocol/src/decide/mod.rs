@@ -20,8 +20,8 @@ pub enum Decision {
     Finished,
     /// Write a record, if there is still none.
     Create,
-    /// Replace the record by compare-and-set: its retention is over, or it is released. The new attempt
-    /// follows these.
+    /// Replace the record by compare-and-set: its retention is over, or it is released. The new attempt's
+    /// number is `attempts` + 1.
     Replace { attempts: u32 },
     /// Continue the operation, by compare-and-set.
     TakeOver,

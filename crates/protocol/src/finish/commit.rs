@@ -41,7 +41,7 @@ impl Finish {
         self.begin(now, Order::Commit, until)
     }
 
-    /// Of the last commit that was sent.
+    /// The time of the last commit that was sent.
     pub const fn completed_at(&self) -> Option<Timestamp> {
         self.completed_at
     }
@@ -106,8 +106,8 @@ impl Finish {
         Write { form: Form::Touch, condition: self.recorded_lease_held(), record }
     }
 
-    /// The record is PENDING and ours. The handler continues, unless a commit requires the lease that was
-    /// shown.
+    /// The record is PENDING and ours. The handler continues, unless a commit that may still be applied
+    /// requires the end of the lease that was shown: then that end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if let Some(proof) = self.knowledge.no_effect() {
             let nothing = NothingHappened::proved(&proof);

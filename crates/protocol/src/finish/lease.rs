@@ -78,7 +78,7 @@ impl Finish {
             {
                 None
             }
-            // A later end from an earlier try, or the own completion.
+            // An earlier try has set a later end, or this execution has completed.
             Outcome::Write(WriteResult::Rejected(Some(record))) => {
                 match record.state.lease_expires_at() {
                     Some(end) => Some(end),

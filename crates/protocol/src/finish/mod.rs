@@ -37,7 +37,7 @@ pub enum FinishResult {
     FailureWritten,
     /// The record seen last belongs to another owner. Nothing was applied, and no commit will be.
     LeaseLost,
-    /// The record was given up. No commit was applied, and none will be.
+    /// The record is released, failed or absent. No commit was applied, and none will be.
     NothingWritten(NothingHappened),
     /// A commit was not applied and will not be: the handler continues.
     NotCommitted(NothingHappened),
@@ -73,8 +73,9 @@ pub enum Renewal {
     /// Applied with a wrong end, because a clock has jumped.
     Wrong(Timestamp),
     Failed,
-    /// The operation has ended, so there is no lease.
+    /// The operation has ended, or a write that may end it is in flight.
     Ended,
+    /// Another owner has the record, or it was deleted.
     Lost,
 }
 
@@ -98,7 +99,7 @@ pub struct Finish {
     stage: Stage,
     step: Step,
     tries: Tries,
-    /// Of the last commit. Its time distinguishes it from the other completions of the execution.
+    /// The time of the last commit, which distinguishes it from the other completions of the execution.
     completed_at: Option<Timestamp>,
     retention: Retention<FinishResult>,
     /// At least one commit was sent. A copy of it may be delayed even if the handler got a rejection.
