@@ -164,7 +164,7 @@ pub(crate) struct Coder<'a> {
 const NO_CODEC: &str = "it was encoded by an AnswerCodec, and this program has none: pass the one \
                         that wrote it to Builder::answer_codec";
 const PLAIN: &str =
-    "it was stored without an AnswerCodec, and Builder::reject_plain_answers is off";
+    "it was stored without an AnswerCodec, which Builder::reject_plain_answers rejects";
 const PANICKED: &str = "it panicked";
 
 impl Coder<'_> {
@@ -172,7 +172,7 @@ impl Coder<'_> {
         self.coding.codec.is_some()
     }
 
-    /// Why the codec could not encode.
+    /// Encodes with the codec. The error is the reason to report.
     pub(crate) fn encode(self, plain: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
         match user_code::call(|| codec.encode(self.key.as_str(), plain)) {
@@ -181,7 +181,7 @@ impl Coder<'_> {
         }
     }
 
-    /// Why the codec could not decode.
+    /// Decodes with the codec. The error is the reason to report.
     pub(crate) fn decode(self, encoded: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
         let reason = match user_code::call(|| codec.decode(self.key.as_str(), encoded)) {
@@ -197,7 +197,7 @@ impl Coder<'_> {
         Err(format!("its AnswerCodec could not decode it: {reason}"))
     }
 
-    /// Why an answer that no codec wrote is rejected.
+    /// Checks whether an answer that no codec wrote is accepted. The error is the reason to report.
     pub(crate) fn accept_plain(self) -> Result<(), String> {
         if self.coding.rejects_plain { Err(PLAIN.to_owned()) } else { Ok(()) }
     }

@@ -46,7 +46,7 @@ pub(crate) struct Encoded {
     pub(super) codec: Codec,
     pub(super) plain_bytes: usize,
     pub(super) body: Bytes,
-    /// What follows the body, so that an answer that is not compressed shares its body's bytes.
+    /// The bytes after the body. Separate, so that an uncompressed answer shares the body without a copy.
     pub(super) tail: Bytes,
 }
 

@@ -28,8 +28,8 @@ const MAX_PARTS: u32 = 1 << 20;
 /// megabyte.
 pub(crate) const MOST_AT_ONCE: usize = 9;
 
-/// Answers up to this size may write the next constant's number of bytes at once in any case: the
-/// memory is worth less than two more round trips.
+/// Of an answer up to this size, [`LEAST_AT_ONCE_BYTES`] may always be written at once, even if that takes
+/// more memory: it saves two round trips.
 const SHORT_BYTES: usize = 256 * 1024;
 const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
 

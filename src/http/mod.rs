@@ -111,7 +111,7 @@ pub(crate) use self::{
     request::whole_call,
 };
 
-/// Lambda's limit for a request, in bytes.
+/// Lambda's limit for a whole event, in bytes, which no body in an event reaches.
 const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
 /// The largest body that a known sender of webhooks sends, in bytes. GitHub limits payloads to 25
@@ -415,9 +415,8 @@ impl Http {
     fn body_limit(&self) -> usize {
         let default = self.webhook.as_ref().map(|webhook| webhook.max_body_bytes());
         let limit = self.max_body_bytes.or(default).unwrap_or(DEFAULT_MAX_BODY_BYTES);
-        // While idempotency is switched off, only a webhook's body is read. The limit must not
-        // reject
-        // it, but an unauthenticated sender must not fill the memory either.
+        // While idempotency is switched off, only a webhook's body is read. The limit must not reject it, but
+        // an unauthenticated sender must not fill the memory either.
         if self.is_off() { limit.max(LARGEST_SIGNED_BODY) } else { limit }
     }
 

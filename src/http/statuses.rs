@@ -22,7 +22,7 @@ pub(super) enum StatusClass {
     Stored,
     /// The request is completed, but its answer cannot be stored, for this reason.
     Unstorable(&'static str),
-    /// The request was rejected before anything was done, so the key is free.
+    /// The request was rejected before anything was done, so the acquisition is undone.
     Rejected,
     /// The policy for failures decides.
     Failed,

@@ -1,6 +1,6 @@
-//! Completed answers in this process's memory: bounded in bytes, each to the end of its retention, and
-//! for the request that it is the answer to. Which of them make room is `quick_cache`'s affair; when one
-//! is over is ours, by both clocks.
+//! A cache of completed answers in this process's memory, limited in bytes. `quick_cache` chooses which
+//! answers to evict. This module returns an answer only to the same request, and until its retention is
+//! over by either clock.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,21 +17,24 @@ use crate::fingerprint::Fingerprint;
 
 /// An estimate of the size of an entry without its key and its answer.
 const ENTRY_BYTES: usize = 256;
-/// What an answer takes, about: by it the room is planned for keys that were here lately.
+/// A typical size of an entry, from which follows the number of entries that `quick_cache` expects.
 const USUAL_BYTES: usize = 2048;
 
-/// How many counts there are; keys with the same one are forgotten together, as far as late answers go.
+/// The number of counters in [`Cache::forgotten`]. Forgetting a key also discards late answers of the other
+/// keys with the same counter.
 const STRIPES: usize = 64;
 
 pub(crate) struct Cache {
     max_bytes: usize,
     kept: Lru<Box<str>, Entry, Bytes>,
-    /// How often keys were forgotten, by their hash. Locked while `kept` is changed.
+    /// How often keys were forgotten, one counter for each stripe of hashes. A counter is locked while an
+    /// entry of its stripe is inserted or forgotten.
     forgotten: [Mutex<u64>; STRIPES],
     hasher: RandomState,
 }
 
-/// When a record was asked for: what is heard later is kept only if its key was not forgotten since.
+/// The counter of a key before a request that may return its record. The answer is cached only if the key
+/// was not forgotten since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked(u64);
 
@@ -53,7 +56,7 @@ impl Weighter<Box<str>, Entry> for Bytes {
 
 impl Cache {
     pub(crate) fn new(max_bytes: usize) -> Result<Self, Error> {
-        // In one part, so that an answer may be as large as a quarter of it all.
+        // One shard, so that an answer may take up to a quarter of the whole cache.
         let options = OptionsBuilder::new()
             .shards(1)
             .weight_capacity(max_bytes as u64)
@@ -109,7 +112,7 @@ impl Cache {
         self.kept.clear();
     }
 
-    /// Keeps what was heard, unless the key was forgotten meanwhile; whether it has.
+    /// Inserts an answer, unless its key was forgotten after [`ask`](Self::ask). Returns whether it did.
     pub(crate) fn insert(&self, pk: &str, asked: Asked, entry: Entry) -> bool {
         let forgotten = self.forgotten(pk);
         let is_valid = *forgotten == asked.0;
@@ -130,7 +133,7 @@ fn entry_bytes(pk: &str, answer: usize) -> usize {
     ENTRY_BYTES + pk.len() + answer
 }
 
-/// Neither keys nor answers.
+/// Shows neither keys nor answers.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
@@ -239,7 +242,7 @@ mod tests {
         assert!(left[0] && left[4], "asked for again, and new: {left:?}");
     }
 
-    /// Who looks at many keys once does not push the busy ones out.
+    /// A scan over many keys does not evict the ones that are read often.
     #[test]
     fn what_is_asked_for_again_and_again_stays() {
         let kit = kit(20 * (ENTRY_BYTES + 4 + 1000));

@@ -72,8 +72,8 @@ impl CallContext {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
-    /// Runs what the caller does before anything is written, until the deadline: by then it would be
-    /// written too late.
+    /// Runs `work`, which the caller does before the first write, until the deadline. After that, a write
+    /// would be too late.
     pub(crate) async fn prepare<F: Future>(
         &self,
         clock: &Clock,

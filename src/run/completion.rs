@@ -25,11 +25,11 @@ pub(crate) enum Completion {
     Stored,
     /// There was no record to write to: the execution ran unprotected.
     Unprotected,
-    /// A commit of this execution's has, with this answer.
+    /// An earlier commit of this execution was applied, with this answer.
     Landed(Answer),
-    /// Another owner has the key; with its answer, if it has completed.
+    /// Another owner has the key. Contains its answer, if it has completed the same request.
     LeaseLost(Option<Answer>),
-    /// The store was not heard of in time.
+    /// DynamoDB did not confirm the write in time.
     Unconfirmed(Error),
 }
 
@@ -45,7 +45,7 @@ impl WriteBody for AnswerBody<'_> {
         Ok(Some(self.response.attribute()))
     }
 
-    /// The store took the pending record, so it is the answer that it does not take.
+    /// DynamoDB accepted the pending record, so it is the answer that it rejects.
     fn replace_unstorable(&mut self, error: &Error) -> bool {
         if self.is_replaced {
             return false;
@@ -74,9 +74,9 @@ impl WriteBody for FailureBody {
 }
 
 impl Execution {
-    /// Stores the answer. Tried again until it is confirmed, refused, or out of time; what was
-    /// executed is never given up for an answer that cannot be stored. Boxed: the callers' own futures
-    /// stay small.
+    /// Stores the answer. Retries until the write is confirmed or rejected, or the time is over. If the
+    /// answer cannot be stored, the record is completed with the reason. Boxed, so that the futures of
+    /// callers stay small.
     pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Completion> {
         self.store_answer(answer).boxed()
     }
@@ -99,7 +99,7 @@ impl Execution {
         let ended = session.drive(&mut &self.inner.finish, command, &mut body).await;
         match ended {
             FinishResult::Stored => {
-                // Only an answer that repeats get: not if the record has a reason instead.
+                // If the record has a reason instead of the answer, repeats get the reason.
                 let kept = kept.filter(|_| !body.response.is_unavailable());
                 let request = (&call.key, &call.fingerprint);
                 let is_remembered = kept.is_some_and(|answer| {
@@ -130,8 +130,8 @@ impl Execution {
         }
     }
 
-    /// Places the answer. Returns until when its parts are kept, if it has any. An answer that cannot
-    /// be stored leaves the reason.
+    /// Places the answer, or the reason why it cannot be stored. Also returns until when its parts are kept,
+    /// in epoch seconds, if it has any.
     async fn place(&self, answer: Answer, until: Deadline) -> (Stored, Option<i64>) {
         let Inner { core, claim, .. } = &*self.inner;
         // While DynamoDB's time is not known, no part can be written.
@@ -157,8 +157,8 @@ impl Execution {
         Place { key: &call.key, policy: &call.policy, rest, parts: None }
     }
 
-    /// Half of the time that is left; of a lease that is not renewed, half of what is left of it. The
-    /// other half is for the record: it must become completed even if its answer cannot be stored.
+    /// How long writing parts may take: half of the time that is left, and of a lease that is not renewed.
+    /// The other half is for the record, which must be completed even if its answer cannot be stored.
     fn time_for_parts(&self, until: Deadline) -> Duration {
         let Inner { core, call, .. } = &*self.inner;
         let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
@@ -194,7 +194,7 @@ impl Execution {
         Completion::Unconfirmed(error)
     }
 
-    /// What was found to be this execution's answer. It is stored, even where it cannot be read now.
+    /// The answer in this execution's own record. If it cannot be read now, it is still stored.
     pub(crate) async fn own(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
@@ -253,7 +253,7 @@ impl Execution {
         }
     }
 
-    /// The write that resolves a commit in doubt, as after a failure.
+    /// The write that resolves a commit in doubt: the one of a failure.
     pub(crate) fn given_up(&self) -> FailureWrite {
         if self.policy().failure.is_kept() { FailureWrite::Keep } else { self.released() }
     }
@@ -264,7 +264,7 @@ impl Execution {
         if self.inner.steps.may_be_stored() { FailureWrite::Keep } else { FailureWrite::Release }
     }
 
-    /// Sends a failure's write until it is confirmed, refused, or out of time. Boxed, as
+    /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as
     /// [`acquire`](crate::run::acquire::acquire) is.
     fn end_without_answer(&self, end: FailureWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
         self.write_failure(end, failure).boxed()

@@ -16,7 +16,7 @@ use crate::store::record::random_owner;
 
 pub(crate) struct Core {
     pub(crate) table: Table,
-    /// Whether idempotency is [switched off](crate::Builder::disabled): a [`Call`](super::call::Call) then
+    /// Whether idempotency is [switched off](crate::Builder::disabled): a [call](super::call::CallContext) then
     /// has no record.
     pub(crate) is_disabled: bool,
     pub(crate) policy: Policy,
@@ -52,13 +52,13 @@ impl Core {
             && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
     }
 
-    /// Before a record is asked for, whose answer may be kept.
+    /// Called before a request that may return the record. [`remember`](Self::remember) takes the result.
     pub(crate) fn ask(&self, key: &RecordKey) -> Option<Asked> {
         self.cache.as_ref().map(|cache| cache.ask(key.as_str()))
     }
 
-    /// Keeps an answer that a record was found to have, to the record's end in epoch seconds; whether it
-    /// has.
+    /// Caches the answer of a record that expires at `expires_at`, in epoch seconds. Returns whether it
+    /// did.
     pub(crate) fn remember(
         &self,
         asked: Option<Asked>,
@@ -67,13 +67,13 @@ impl Core {
         expires_at: i64,
         answer: Answer,
     ) -> bool {
-        // A reason may go: another reader's limit is larger, a part is restored.
+        // A reason may not last: a later read may have a larger limit, or find a part that was missing.
         let is_answer = !matches!(answer, Answer::Unavailable(_));
         let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
         if !is_answer || !self.remembers(key, policy, answer.bytes()) {
             return false;
         }
-        // Not past the retention, whatever this clock may be off by.
+        // Earlier by the tolerance, so that a wrong local clock does not extend the retention.
         let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
         let until = self.table.clock.end(end.minus(self.clock_tolerance));
         cache.insert(key.as_str(), asked, Entry::new(fingerprint, until, answer))

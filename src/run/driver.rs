@@ -19,7 +19,7 @@ use crate::store::{self, Consistency, ItemsRefusal};
 /// What the writes of a call contain besides the record's header: an answer and the caller's items.
 pub(crate) trait WriteBody: Send {
     /// Returns the answer for a write that has one. Its parts are written first. After an error the write
-    /// is not sent, and the machine gets the error as DynamoDB's.
+    /// is not sent, and the machine gets the error as if DynamoDB had returned it.
     async fn response(
         &mut self,
         write: &Write,
@@ -76,7 +76,7 @@ pub(crate) struct Session<'a> {
     unreadable: Unreadable,
     /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
-    /// For the answer in that record, if the cache keeps it.
+    /// What [`Core::ask`] returned before the last request, to cache the answer in that record.
     pub(crate) asked: Option<Asked>,
     /// The record that this call took over, or tried to.
     pub(crate) replaced: Option<Record>,
@@ -191,7 +191,8 @@ impl<'a> Session<'a> {
         reply
     }
 
-    /// Extends the retention of a finished record. The call reports the record and the error from before.
+    /// Extends the retention of a finished record. The session keeps its record and its error, which the
+    /// call reports.
     async fn extend(&mut self, write: &Write, limit: Duration, body: &mut impl WriteBody) -> Reply {
         let (last, before) = (self.last.take(), self.error.take());
         let reply = self.put(write, None, limit, body).await;

@@ -37,7 +37,7 @@ use crate::store::record::{Claim, Record, random_owner};
 ///     }
 ///     println!("attempt {} by {}", execution.attempt(), execution.owner());
 ///     for row in rows {
-///         // At its end the handler would be stopped.
+///         // The handler is stopped when the lease expires.
 ///         if execution.lease_remaining() < Duration::from_secs(1) {
 ///             return Err("no time left".to_owned());
 ///         }
@@ -60,9 +60,9 @@ pub(crate) struct Inner {
     pub(crate) claim: Claim,
     /// The text form of the claim's owner.
     owner: String,
-    /// What it knows of its record, and of its lease.
+    /// The machine that holds the lease and finishes the record.
     pub(crate) finish: Mutex<Finish>,
-    /// Held by a commit, or by the end of the execution, so that there is only one at a time.
+    /// Locked by a commit and by the end of the execution, so that only one of them runs at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
     pub(crate) commits: Commits,
     /// Wakes the task that drives the handler.
@@ -71,12 +71,11 @@ pub(crate) struct Inner {
     pub(crate) steps: Steps,
     /// The stored failure of the record that was taken over.
     pub(crate) failure: Option<Stored>,
-    /// False if it runs without a record: under [`Outage::Open`](crate::policy::Outage::Open), or a message
-    /// without a key.
+    /// Whether it has a record; see [`Execution::is_protected`].
     is_protected: bool,
-    /// What it comes to if all goes well.
+    /// The ending to signal if it succeeds.
     start: Ending,
-    /// What it has come to so far.
+    /// The ending to signal, as far as it is known.
     ending: Mutex<Option<Ending>>,
 }
 
@@ -271,8 +270,9 @@ impl fmt::Debug for Execution {
 }
 
 impl Execution {
-    /// Creates an execution under a correct lease. Without a window, no record protects it; one of its writes
-    /// may still be in the table. Steps that were read from a record are done, whichever call owns it.
+    /// Creates an execution. `window` is its verified lease; without one, no record protects it, although an
+    /// earlier write of the call may still be applied. The steps of `taken`, the record that the call took
+    /// over or tried to, are not run again.
     pub(crate) fn new(
         core: &Arc<Core>,
         call: CallContext,
@@ -325,13 +325,13 @@ impl Execution {
         self.inner.finish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the handler goes no further; nothing where the lease is lost.
+    /// When the handler is stopped. `None` if there is no lease, or if it is lost.
     pub(crate) fn lease_ends(&self) -> Option<clock::Deadline> {
         let end = self.finish();
         end.window().map(|window| window.end).filter(|_| !end.is_lost())
     }
 
-    /// A line to the store for what ends the execution.
+    /// A new session for the writes of this execution.
     pub(crate) fn session(&self) -> Session<'_> {
         let Inner { core, call, claim, .. } = &*self.inner;
         let of = (&call.key, &call.fingerprint);
@@ -350,12 +350,12 @@ impl Execution {
         &self.inner.call.policy
     }
 
-    /// What has become of it, or of what was written last for it.
+    /// Sets the ending to signal. A later one replaces it.
     pub(crate) fn ended_as(&self, ending: Ending) {
         *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
     }
 
-    /// Its answer is stored.
+    /// Sets the ending of a success.
     pub(crate) fn succeeded(&self) {
         self.ended_as(self.inner.start);
     }

@@ -1,4 +1,4 @@
-//! The question to a reconcile hook, and its answer.
+//! What a reconcile hook gets, and what it returns.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use crate::store::record::{Checkpoints, Record};
 
 /// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
 ///
-/// Its owner is mostly dead, but it may only be slow: an effect that the hook does not find may
+/// Its owner has usually died, but it may only be slow: an effect that the hook does not find may
 /// still happen. Ask the other service with the operation's [derived key](Self::derive_key) or by
 /// its [steps](Self::step). If the service cannot tell for sure, answer [`Reconciled::Refuse`].
 ///
@@ -182,10 +182,10 @@ impl fmt::Debug for Abandoned {
     }
 }
 
-/// What a hook for a handler with answers `T` and errors `E` says.
+/// What a hook returns for a handler with answers `T` and errors `E`.
 pub(crate) type HookResult<T, E> = Result<Reconciled<T, E>, E>;
 
-/// What a hook's resolution asks for.
+/// A hook's resolution, with its answer or failure in the stored form.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
     Settle(Settlement),
@@ -193,11 +193,11 @@ pub(crate) enum Verdict {
     Refuse,
 }
 
-/// What a hook's resolution makes of the record.
+/// How a hook's resolution finishes the record.
 #[derive(Clone, Debug)]
 pub(crate) enum Settlement {
     /// The answer.
     Completed(Answer),
-    /// What can be replayed of the failure.
+    /// The failure, if it can be replayed.
     Failed(Option<Answer>),
 }

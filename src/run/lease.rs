@@ -71,15 +71,15 @@ impl Execution {
         .await;
     }
 
-    /// Renews a lease of `length` when a third of it is over. A renewal that fails or hangs leaves
-    /// time for more.
+    /// Renews a lease of `length` when a third of it is over. A renewal may take a sixth of it, so that
+    /// time is left for another one.
     async fn keep_alive(&self, length: Duration) -> Infallible {
         let clock = &self.inner.core.table.clock;
         let pause = || (length / 3).min(self.lease_remaining() / 2);
         let mut next = pause();
         loop {
             clock.sleep(next).await;
-            // Boxed: most handlers end before.
+            // Boxed, because most handlers end before the first renewal.
             next = match Box::pin(self.renew(length / 6)).await {
                 Renewal::Renewed => pause(),
                 Renewal::Failed | Renewal::Wrong(_) => length / 24,

@@ -17,15 +17,15 @@ use crate::store::key::{PartName, RecordKey};
 use crate::store::record::Part;
 use crate::store::{Consistency, WriteResult};
 
-/// When parts are not written in time.
+/// The error if parts are not written in time.
 fn late() -> Error {
     let message = "the parts of an answer were not written in time";
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// Why an answer has no bytes.
+/// Why the parts of an answer cannot be read.
 enum Unread {
-    /// They are not there as they were written.
+    /// They are missing, or are not those that were written.
     Gone(String),
     Error(Error),
 }
@@ -62,7 +62,8 @@ impl Core {
             let mut last = None;
             loop {
                 let free = content.manifest.writes_at_once().saturating_sub(writes.len());
-                // A clock that was set can end the time too. Then no further write begins.
+                // No write begins after the end: the timer of `write_parts` is checked only after this future is
+                // polled.
                 if waiting.peek().is_some() && clock.is_over(tries.until) {
                     return Err(last.unwrap_or_else(late));
                 }
@@ -73,7 +74,7 @@ impl Core {
                 }
                 match writes.next().await {
                     Some((_, Ok(()))) => {}
-                    // No later try will do better.
+                    // A later try would fail as well.
                     Some((_, Err(error))) if error.kind() == ErrorKind::Configuration => {
                         return Err(error);
                     }
@@ -166,8 +167,8 @@ impl Core {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
             }
             parts.push(part);
-            // The last parts may all arrive at once, so they wait for each other: while they are in flight,
-            // they take as much memory as the result.
+            // The last parts may arrive at once. They are copied when all have arrived, so that an answer of few
+            // parts needs no buffer while they are in flight.
             if waiting.is_empty() {
                 continue;
             }
@@ -186,7 +187,7 @@ impl Core {
         Ok(bytes)
     }
 
-    /// A part never changes, so whatever shows it at all shows it right.
+    /// Reads a part. A part never changes, so an eventually consistent read that finds it is correct.
     async fn read_part(
         &self,
         key: &RecordKey,

@@ -11,9 +11,9 @@ use crate::run::core::Core;
 use crate::run::hook::{Abandoned, HookResult, Reconciled, Settlement, Verdict};
 use crate::signals::Ending;
 
-/// An acquisition in which a hook may have had its say.
+/// The result of an acquisition in which a hook may have decided.
 pub(crate) enum Acquired<T, E> {
-    /// As without a hook.
+    /// No hook finished the record: the result as without a hook.
     Unsettled(AcquireResult),
     /// The hook's answer is written.
     Completed(T),
@@ -21,7 +21,7 @@ pub(crate) enum Acquired<T, E> {
     Failed(E),
 }
 
-/// How the two ends of a hook's answer are stored.
+/// Converts a hook's answer and its failure to their stored forms.
 pub(crate) struct Codec<C, F> {
     pub(crate) completed: C,
     pub(crate) failed: F,

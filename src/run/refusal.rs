@@ -27,7 +27,7 @@ pub(crate) fn refusal(acquisition: &AcquireResult) -> Error {
             ErrorKind::InProgress { retry_after },
             "another execution of this key is running: try again later",
         ),
-        // The latter two only where there is a hook, which then has its say.
+        // Only a call with a hook gets the last two, and its adapter handles them before.
         AcquireResult::Abandoned | AcquireResult::Reconcile(_) | AcquireResult::Reconciled => {
             Error::new(
                 ErrorKind::Abandoned,

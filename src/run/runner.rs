@@ -1,5 +1,5 @@
-//! One runner for every adapter: it calls the handler under its lease, ends the record by what the handler
-//! returns, and says how that ended. An adapter says how its answers are stored.
+//! One runner for every adapter: it calls the handler under its lease, finishes the record according to
+//! what the handler returned, and returns the outcome. An adapter defines how its answers are stored.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,17 +18,17 @@ use crate::signals::{Ending, Stopwatch};
 
 /// How an adapter's answers are stored.
 pub(crate) trait Encoding {
-    /// What a handler answers with.
+    /// What a handler returns on success.
     type Value;
     type Error;
 
     /// What an answer does to the record.
     fn conclude(&self, execution: &Execution, value: &Self::Value) -> Conclusion;
 
-    /// What repeats get of an error, where failures are kept.
+    /// The answer that repeats get for an error, if the policy keeps failures.
     fn failure(&self, error: &Self::Error) -> Option<Answer>;
 
-    /// The handler has panicked.
+    /// Called if the handler has panicked.
     fn panicked(&self, _: &Panic) {}
 }
 
@@ -36,7 +36,7 @@ pub(crate) trait Encoding {
 pub(crate) enum Conclusion {
     /// The operation is done, and this is stored.
     Completed(Answer),
-    /// The policy for failures decides; with what repeats may get.
+    /// The policy for failures decides. Contains what repeats get if it keeps the failure.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
     Failed(Option<Answer>),
     /// The previous record is restored.
@@ -63,11 +63,11 @@ pub(crate) enum RunOutcome<V, E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     Stored,
-    /// It is none to be stored: a failure, or that of a handler which has executed nothing.
+    /// It is not stored: it is a failure, or the handler has executed nothing.
     NotStored,
     /// There was no record to store it in.
     Unprotected,
-    /// The store was not heard of in time.
+    /// DynamoDB did not confirm the write in time.
     Unconfirmed,
 }
 
@@ -129,7 +129,7 @@ where
         Err(outcome) => return Ok(outcome),
     };
     let guard = EarlyDrop(&execution);
-    // Pinned, because a future that is handed on is in its caller's future twice.
+    // Pinned here, because a future that is passed by value takes its size twice in the caller's future.
     let work = pin!(handle(encoding, &execution, handler));
     let ran = execution.drive(work).await;
     std::mem::forget(guard);
@@ -148,7 +148,7 @@ where
     Fut: Future<Output = Result<A::Value, A::Error>>,
 {
     let Some(returned) = call_handler(execution, handler).await else {
-        // Boxed, as all that is rare: each call would hold the room for it.
+        // Boxed, because it is rare, and the future of every call would contain it.
         let outcome = Box::pin(execution.expire()).await;
         return Ok(
             outcome.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::of_commit)
@@ -187,7 +187,7 @@ where
         }
     };
     match execution.close().await {
-        // What was to keep a failure has met a commit of the execution's own.
+        // The write of the failure was rejected, because a commit of this execution was applied.
         Some(outcome) => overrule(execution, outcome, ran),
         None => ran,
     }
@@ -217,7 +217,7 @@ where
 fn overrule<V, E>(execution: &Execution, outcome: CommitOutcome, ran: Ran<V, E>) -> Ran<V, E> {
     let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
     match outcome {
-        // Nothing has happened: a failure of the handler's says as much.
+        // Nothing was committed, which the handler's failure already tells the caller.
         CommitOutcome::GivenUp if has_failed => return ran,
         CommitOutcome::Committed(_) if has_failed => tracing::error!(
             operation = execution.operation(),
@@ -262,7 +262,7 @@ async fn conclude<A: Encoding>(
         Completion::Stored => RunOutcome::Returned(value, Storage::Stored),
         Completion::Landed(answer) => RunOutcome::Committed(answer),
         Completion::LeaseLost(theirs) => RunOutcome::of_other_owner(theirs),
-        // A commit that runs without a record may land yet, and then this is not the answer.
+        // A commit without a record may still be applied. Then its answer counts, not this one.
         Completion::Unprotected | Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
             RunOutcome::Refused(commit_unknown())
         }

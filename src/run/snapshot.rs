@@ -1,5 +1,5 @@
-//! Snapshots of the machine, as Lambda `SnapStart` takes them: what must not be in one, and what
-//! has to be made again after it.
+//! Snapshots of the machine, as Lambda `SnapStart` takes them: discards the state that must not be in
+//! one, and learns it again after the restore.
 
 use std::fmt;
 use std::sync::atomic::Ordering;

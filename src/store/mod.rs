@@ -172,7 +172,7 @@ impl Table {
         Reply::new(outcome, time)
     }
 
-    /// Builds the request before its future, which then borrows nothing of it.
+    /// Builds the request outside of the future, so that the future does not borrow `condition`.
     fn put(
         &self,
         item: Item,

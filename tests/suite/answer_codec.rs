@@ -352,7 +352,7 @@ async fn answers_from_before_the_codec_are_read_unless_that_is_refused() {
         assert_eq!(way.call(&store, &lenient, &runs).await, way.answer(), "{way:?}");
         assert_eq!(runs.count(), 0, "{way:?}");
         if way != Way::Failure {
-            is_refused(&store, &strict(&store, &mask), "reject_plain_answers is off").await;
+            is_refused(&store, &strict(&store, &mask), "reject_plain_answers rejects").await;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Compresses the bytes of answers.
 //!
-//! An answer is compressed only if that makes it smaller. Answers that are compressed already,
+//! Compressed bytes are returned only if they are fewer; [`pack`](super::pack()) keeps them only if they save
+//! write units. Answers that are compressed already,
 //! according to `Content-Encoding` or `Content-Type`, are skipped, and of a large answer a sample
 //! is compressed first.
 

@@ -270,8 +270,7 @@ impl Http {
     /// [`webhook`](mod@super::webhook) for the rules.
     ///
     /// - Every request is verified and made idempotent, whatever its method. A signed request
-    ///   without an id is rejected with 400, even if [`key_optional`](Self::key_optional) is
-    ///   `false`.
+    ///   without an id is rejected with 400, even with [`key_optional`](Self::key_optional).
     /// - [`retention`](crate::Policy::retention) becomes at least 30 days, because senders may
     ///   deliver an event again after days. [`policy`](Self::policy) after this call can set less.
     /// - It is a configuration error to combine a webhook with [`header`](Self::header),

@@ -12,7 +12,8 @@ use sha2::Sha256;
 
 use crate::clock::Timestamp;
 
-/// How far the time of a signature may differ from now, as in the senders' own libraries.
+/// How far the time of a signature may differ from now (for Stripe: be in the past), as in the senders' own
+/// libraries.
 const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// How many signatures of a request are compared. A sender sends one for each of its secrets, and

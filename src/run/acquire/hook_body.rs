@@ -89,7 +89,7 @@ impl HookBody<'_> {
         let (schema, of) = (&self.core.table.schema, (key, &fingerprint.to_store()));
         let item = record::item(schema, of, &write.record, Some(AttributeValue::Null(true)));
         let rest = record::item_bytes(&item);
-        // The rest of the time is for the record.
+        // `limit` is half of the time that is left. The other half is for the record.
         let (owner, expires_at) = (self.owner, write.record.expires_at);
         let parts = Some(PartsPlan { owner, expires_at, time: limit });
         let place = Place { key, policy, rest, parts };

@@ -74,8 +74,8 @@ impl CallContext {
     }
 }
 
-/// Tries until the call owns its key or has an answer. Under `Outage::Open` it may own its key without a
-/// record.
+/// Tries until the call owns its key or has an answer. Under `Outage::Open` the result may be an execution
+/// without a record.
 ///
 /// The future is boxed, so that the futures of callers stay small, and so that its body is compiled once
 /// and not again in each crate that awaits it.

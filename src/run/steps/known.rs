@@ -23,11 +23,11 @@ pub(super) struct Known {
     done: Checkpoints,
     /// The names that this execution has used.
     used: HashSet<String>,
-    /// Of everything that is stored or about to be.
+    /// The size of all steps that are stored or about to be.
     bytes: usize,
     /// Whether the record has the attribute, as far as is known.
     pub(super) has_map: bool,
-    /// Whether this execution has sent any.
+    /// Whether this execution has sent a step.
     are_sent: bool,
 }
 
@@ -46,7 +46,7 @@ impl Steps {
         known.has_map || known.are_sent
     }
 
-    /// Whether this execution has sent any, apart from those that it has found.
+    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
     pub(crate) fn were_sent(&self) -> bool {
         self.lock().are_sent
     }
@@ -56,7 +56,7 @@ impl Steps {
         self.lock().bytes
     }
 
-    /// Never held across an await: a step that is not polled for a while stops no other.
+    /// Never hold the lock across an await: a step whose future is not polled would block the others.
     pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,7 +86,7 @@ impl Steps {
         Ok((Name { steps: self, text: name, kept: false }, done))
     }
 
-    /// Keeps room for a result, or says why it cannot be stored.
+    /// Reserves room for a result. The error is why it cannot be stored.
     pub(super) fn make_room(
         &self,
         name: &str,
@@ -107,7 +107,7 @@ impl Steps {
         made
     }
 
-    /// Whether the record has a map to write into; from now on it may.
+    /// Notes that a step is being sent. Returns whether the record is known to have the map of steps.
     pub(super) fn begin_write(&self) -> bool {
         let mut known = self.lock();
         known.are_sent = true;

@@ -58,7 +58,7 @@ impl Execution {
     /// A step costs one write of the whole record with its steps (one write unit per KB), and
     /// nothing if the result is there already. All results together take at most 256 KiB, with
     /// their names, as JSON or as the [`AnswerCodec`](crate::AnswerCodec) encodes it. A result that
-    /// is too large or cannot be serialised still marks its step as done, so that no later attempt
+    /// is too large or cannot be serialized still marks its step as done, so that no later attempt
     /// repeats it; this is only found after the step has run. Without a record
     /// ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
     ///
@@ -139,7 +139,7 @@ impl Execution {
         if !self.is_protected() {
             return Ok(());
         }
-        // Encoded once: a later try finds an earlier one by its bytes.
+        // Encoded only once, because a later try recognizes an earlier one by its bytes.
         let made = json.and_then(|json| Checkpoint::new(name, json, self.coder()));
         let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
             Ok(checkpoint) => (checkpoint, None),
@@ -202,7 +202,7 @@ impl Execution {
                     if self.has_step(item, name, value)? {
                         return Ok(Ok(()));
                     }
-                    // Another step was the first.
+                    // Another step has created the map meanwhile.
                     if !beside_others && self.inner.steps.lock().has_map {
                         continue;
                     }

@@ -1,7 +1,7 @@
 //! The commit of a running operation: its answer and its effect in one transaction.
 //!
-//! Every write of an owner requires its own PENDING record. So of all writes in flight (this commit, an
-//! earlier one, a release, the completion) DynamoDB applies exactly one, and the result is that one.
+//! Each write that can end an owner's record excludes the others by its condition. So of all that are in
+//! flight (this commit, an earlier one, a release, the completion) DynamoDB applies at most one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,7 +40,8 @@ struct CommitBody<'a> {
     execution: &'a Execution,
     response: Stored,
     items: &'a [TransactWriteItem],
-    /// Of the transaction that was sent last. Another lease makes it another transaction.
+    /// The condition of the transaction that was sent last. With another end of the lease it is another
+    /// transaction, which needs another token.
     condition: Option<Condition>,
 }
 
@@ -234,8 +235,8 @@ impl Execution {
         self.outcome(ended, &mut session).await
     }
 
-    /// The handler was stopped, since its lease has ended: what its commits have come to, if the operation
-    /// is over by them.
+    /// The handler was stopped because its lease expired. Returns the outcome of its commits, if they have
+    /// ended the operation.
     pub(crate) fn expire(&self) -> BoxFuture<'_, Option<CommitOutcome>> {
         self.expire_in_turn().boxed()
     }
@@ -263,7 +264,7 @@ impl Execution {
         tries.saturating_add(table.request_timeout)
     }
 
-    /// Of a write that belongs to the execution and does not end it.
+    /// The tries of a write or read of this execution that begins now.
     pub(crate) fn tries(&self) -> Tries {
         Tries::until(self.finish().tries_until(self.inner.core.table.clock.moment()))
     }
@@ -339,7 +340,7 @@ pub(super) fn refused(refusal: ItemsRefusal) -> CommitError {
     }
 }
 
-/// What a commit gets that comes after the end, or has brought it about without being it.
+/// The error of a commit whose operation is over, and not because this commit was applied.
 fn refusal(ended: FinishResult) -> CommitError {
     match ended {
         FinishResult::Stored | FinishResult::Committed => CommitError::AlreadyCommitted,

@@ -34,13 +34,13 @@ pub(crate) enum CommitOutcome {
     Committed(Answer),
     /// Another owner has the record. Contains its answer, if it has completed. Nothing was written.
     LeaseLost(Option<Answer>),
-    /// The record was given up. Nothing was written.
+    /// The record is released, failed or absent. Nothing was written.
     GivenUp,
     /// DynamoDB did not confirm in time: all was written, or nothing.
     Unknown,
 }
 
-/// The error of a commit whose record was given up.
+/// The error of a commit whose record is released, failed or absent.
 pub(crate) fn given_up() -> Error {
     let message =
         "the commit could not be confirmed, and can no longer be applied: nothing was written";

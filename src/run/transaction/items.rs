@@ -1,4 +1,4 @@
-//! The caller's items: what DynamoDB would refuse is refused before anything is sent.
+//! The caller's items. Items that DynamoDB would reject are rejected here, before anything is sent.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,8 @@ use crate::store::record::{self, Item, MAX_ITEM_BYTES};
 /// DynamoDB's limit for all items of a transaction, in bytes.
 const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks the items that go with the record, and asks for the items whose conditions fail.
+/// Checks the items of a transaction that contains the record, and sets that a failed condition returns
+/// its item.
 pub(super) fn prepare(
     table: &Table,
     key: &RecordKey,
@@ -26,7 +27,8 @@ pub(super) fn prepare(
     distinct(table, key, items)
 }
 
-/// Checks each item, and requests the items whose conditions fail. Returns a lower bound of their size.
+/// Checks each item, and sets that a failed condition returns its item. Returns a lower bound of the size
+/// of all items.
 pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTransaction> {
     if items.len() > MAX_TRANSACTION_ITEMS {
         return Err(InvalidTransaction::TooManyItems { items: items.len() });
@@ -44,7 +46,7 @@ pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTra
     Ok(total)
 }
 
-/// Whether the record goes with items of so many bytes.
+/// Checks that the record fits into a transaction whose other items have `others` bytes.
 fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
     let bytes = record::item_bytes(record);
     if bytes > MAX_ITEM_BYTES {
@@ -57,7 +59,7 @@ fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
     Ok(())
 }
 
-/// What is common to the four kinds.
+/// What the four kinds of items have in common.
 struct Operation<'a> {
     table: &'a str,
     target: Target<'a>,
@@ -65,11 +67,11 @@ struct Operation<'a> {
     returning: &'a mut Option<ReturnValuesOnConditionCheckFailure>,
 }
 
-/// What an operation says of the item that it is about.
+/// How an operation identifies its item.
 #[derive(Clone, Copy)]
 enum Target<'a> {
     Key(&'a Item),
-    /// The whole item: which of its attributes are the key is the table's to know.
+    /// The whole item. Which of its attributes are the key depends on the table.
     Whole(&'a Item),
 }
 
@@ -97,7 +99,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The largest thing that must fit into one item, and what counts for the transaction for sure.
+    /// Two lower bounds: of the largest item or value, and of what counts for the transaction's size.
     fn bytes(&self) -> (usize, usize) {
         let (Target::Key(known) | Target::Whole(known)) = self.target;
         let known = least_bytes(known);
@@ -106,7 +108,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// No two items are about one, and none about the record.
+/// Checks that no two operations have the same item, and that none has the record.
 fn distinct(
     table: &Table,
     key: &RecordKey,
@@ -176,8 +178,8 @@ fn bare(table: &str) -> &str {
     table.rsplit('/').next().unwrap_or(table)
 }
 
-/// A lower bound of the bytes that DynamoDB counts: what lies between it and the truth is left to
-/// DynamoDB to refuse.
+/// A lower bound of the bytes that DynamoDB counts. DynamoDB itself rejects what is too large and passes
+/// this check.
 fn least_bytes(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + least_value_bytes(value)).sum()
 }
@@ -191,7 +193,7 @@ fn least_value_bytes(value: &AttributeValue) -> usize {
         AttributeValue::Ns(numbers) => numbers.len(),
         AttributeValue::M(fields) => 3 + least_bytes(fields),
         AttributeValue::L(values) => 3 + values.iter().map(least_value_bytes).sum::<usize>(),
-        // Numbers, truth values, nothing, and what does not exist yet.
+        // Numbers, booleans, NULL, and types of later SDK versions.
         _ => 1,
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidT
     to_json(answer).map_err(InvalidTransaction::AnswerNotSerializable)
 }
 
-/// The answer of an operation and the writes that are its effect: all happen, once, or none.
+/// The answer of an operation and the writes that are its effect. Either all are written, once, or none.
 ///
 /// ```
 /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -222,8 +222,8 @@ impl<T: fmt::Debug> fmt::Debug for Transaction<T> {
     }
 }
 
-/// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. Only
-/// an economy: what keeps a transaction from being applied twice is the record's condition.
+/// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. It only
+/// saves work. The condition of the record prevents a second application.
 fn token(owner: OwnerId, number: u32) -> String {
     const MAX_BYTES: usize = 36;
     let number = number.to_string();

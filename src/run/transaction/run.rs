@@ -153,7 +153,7 @@ async fn write<A: TransactionEncoding, E>(
             TransactionOutcome::ConditionFailed(failed)
         }
         (TransactionResult::Invalid(invalid), _) => TransactionOutcome::Invalid(invalid),
-        // Only a call with a fallback answer ends so.
+        // Unreachable: only a call with a fallback answer has these results.
         (TransactionResult::Fallback | TransactionResult::FallbackUnstored, None) => {
             failed().into()
         }

@@ -29,7 +29,7 @@ enum ItemsEnd {
     Refused(ItemsRefusal),
     /// No try was applied, nor will be.
     NotApplied(Error),
-    /// They may have been applied, or may be yet.
+    /// They may have been applied, or may still be.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ impl Core {
                 WriteResult::ItemsRejected(refusal) if !in_doubt => {
                     return ItemsEnd::Refused(refusal);
                 }
-                // Another token would let an earlier try be applied twice.
+                // Not sent again: with another token, the items could be applied twice.
                 WriteResult::ItemsRejected(_)
                 | WriteResult::Rejected(_)
                 | WriteResult::TokenUsed(_) => {

@@ -53,7 +53,7 @@ pub(crate) struct Record {
     pub(crate) answer: Option<Stored>,
     /// The outcomes of the operation's steps; `None` if no step was ever stored.
     pub(crate) steps: Option<Checkpoints>,
-    /// How many attempts were released or undone without an execution.
+    /// How many of the attempts were released or undone, and do not count for `max_attempts`.
     pub(crate) released_attempts: u32,
 }
 
