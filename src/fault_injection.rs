@@ -70,11 +70,11 @@ mod switched_on {
 
     type Shift = dyn Fn() -> i64 + Send + Sync;
 
-    /// How far the monotonic clock is ahead of the machine's, in ms: behind, after a freeze.
+    /// How far the monotonic clock is ahead of the machine's, in ms. Negative after a freeze.
     #[derive(Clone, Default)]
     pub(crate) struct ClockShift {
         shift: Option<Arc<Shift>>,
-        /// Whether the process begins as if it had heard of the store before, with a right clock.
+        /// Whether the process begins as if a response had shown DynamoDB's time, equal to its own.
         pub(crate) knows_time: bool,
     }
 

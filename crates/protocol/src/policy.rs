@@ -19,7 +19,7 @@ pub enum Lease {
     /// [#1159](https://github.com/aws/aws-lambda-rust-runtime/pull/1159)). So the crate stops a
     /// handler when its lease is over: `LeaseExpired::Stop`.
     Invocation,
-    /// This long from the acquisition. At least 3 s, and 2 s more than the clock
+    /// This long from the acquisition. At least 3 s, and at least 2 s more than the clock
     /// tolerance.
     Fixed(Duration),
     /// This long, with the same minimum as `Fixed`, and renewed after each third of it while the
