@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::header::{TRAILER, TRANSFER_ENCODING};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{Either, LengthLimitError};
@@ -293,12 +294,16 @@ where
                 execution.discard();
                 return Err(error);
             }
-            let (head, body) = user_code::run_or_resume(inner.call(request)).await?.into_parts();
+            let (mut head, body) =
+                user_code::run_or_resume(inner.call(request)).await?.into_parts();
             // The handler has run, so a body that panics is treated as one that failed.
             let read = user_code::run(AnswerBody::read(body, most)).await;
             let read = read.unwrap_or_else(|panic| Err(panic.text().into()));
             Ok(match read.map(AnswerBody::into_whole) {
                 Ok(Ok(body)) => {
+                    // How a message is sent is the server's choice; trailers are not sent.
+                    head.headers.remove(TRANSFER_ENCODING);
+                    head.headers.remove(TRAILER);
                     Handled::Response(Response::from_parts(head, answer::Body::from(body)))
                 }
                 Ok(Err(flowing)) => Handled::Streaming(Response::from_parts(head, flowing)),

@@ -10,10 +10,11 @@ use super::exchange::ask;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, SignedRequests, Tenant, TenantRule, key_header};
 use crate::answer::{AnswerKind, AnswerRules};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::lambda_event;
 use crate::run::call::CallContext;
+use crate::run::execution::Execution;
 use crate::store::key::{RecordKey, Scope};
 
 /// The key of a request.
@@ -135,14 +136,22 @@ pub(super) fn call(
     let identity = key.and_then(|key| identify(config, parts, &key, body));
     let answers = AnswerRules { kind: AnswerKind::Http, on_store: config.on_store.clone() };
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
-    CallContext::new(
-        core,
-        &config.calls.scope,
-        identity,
-        config.calls.policy.clone(),
-        deadline,
-        answers,
-    )
+    let (scope, policy) = (&config.calls.scope, config.calls.policy.clone());
+    let call = CallContext::new(core, scope, identity, policy, deadline, answers)?;
+    match parts.extensions.get::<Execution>() {
+        Some(outer) if call.has_record && outer.is_of(core, &call.key) => Err(layered_twice(scope)),
+        _ => Ok(call),
+    }
+}
+
+/// Two layers of one scope are around a handler: the inner one would wait for the outer one's record.
+fn layered_twice(scope: &Scope) -> Problem {
+    let operation = scope.operation();
+    let message = format!(
+        "two idempotency layers with the scope of `{operation}` are around one handler: remove one, or \
+         give it another scope"
+    );
+    problem::explain(Some(operation), &Error::new(ErrorKind::Configuration, message))
 }
 
 /// Returns the identity of a request. While idempotency is switched off, the fingerprint is empty.

@@ -39,7 +39,7 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 /// Takes the tenant from a claim of API Gateway's authorizer.
 ///
 /// The claim belongs to a JWT or a Cognito user pool, or is a value in the context of a Lambda
-/// authorizer. Numbers and booleans are converted to their JSON text. An empty claim is rejected
+/// authorizer. Numbers and booleans are converted to their JSON text; a list or an object is no tenant. An empty claim is rejected
 /// with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
 ///
 /// ```
@@ -63,9 +63,9 @@ pub fn authorizer_claim(
         let cognito = authorizer.fields.get("claims").and_then(|claims| claims.get(name));
         let value = cognito.or_else(|| authorizer.fields.get(name))?;
         match value {
-            Value::Null => None,
             Value::String(text) => Some(text.clone()),
-            other => Some(other.to_string()),
+            Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::run::driver::{Session, Unreadable};
 use crate::run::steps::Steps;
 use crate::run::transaction::Commits;
 use crate::signals::Ending;
+#[cfg(feature = "http")]
+use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
 use crate::store::record::{Claim, Record, random_owner};
 
@@ -154,6 +156,12 @@ impl Execution {
             return self.inner.call.deadline.map_or(clock::MAX_AHEAD, |end| clock.left(end));
         }
         self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
+    }
+
+    /// Whether it runs for `key` in the table of `core`.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_of(&self, core: &Arc<Core>, key: &RecordKey) -> bool {
+        Arc::ptr_eq(&self.inner.core, core) && self.inner.call.key == *key
     }
 
     /// Whether a renewal, a step or a commit found that another execution owns the key. By default

@@ -63,10 +63,23 @@ pub(crate) fn run_or_resume<F: Future>(code: F) -> impl Future<Output = F::Outpu
 }
 
 pin_project! {
-    /// A future of the user. Once it has returned, its result counts, even if its destructor panics.
+    /// A future of the user. A panic of its destructor is logged, and changes no result.
     pub(crate) struct Running<F> {
         #[pin]
         code: Option<F>,
+    }
+
+    impl<F> PinnedDrop for Running<F> {
+        fn drop(this: Pin<&mut Self>) {
+            discard(this.project().code);
+        }
+    }
+}
+
+/// Drops a future whose destructor may panic.
+fn discard<F>(mut code: Pin<&mut Option<F>>) {
+    if call(|| code.set(None)).is_err() {
+        tracing::error!("the destructor of a future panicked");
     }
 }
 
@@ -81,9 +94,7 @@ impl<F: Future> Future for Running<F> {
             Ok(Some(Poll::Ready(output))) => Ok(output),
             Err(panic) => Err(panic),
         };
-        if call(|| code.set(None)).is_err() {
-            tracing::error!("the destructor of a future panicked after the future had returned");
-        }
+        discard(code);
         Poll::Ready(ended)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use dynamodb_idempotency::Scope;
 use dynamodb_idempotency::policy::KeyForm;
+use dynamodb_idempotency::{ErrorKind, Scope};
 
 use crate::support::raw::{key, text};
 use crate::support::{Runs, Store, charge, executed, replayed};
@@ -34,6 +34,24 @@ async fn keys_and_tenants_of_any_letters_never_meet() {
         }
     }
     assert_eq!(runs.count(), expected);
+}
+
+/// All calls without a name would share one tenant.
+#[tokio::test]
+async fn a_tenant_without_a_name_is_refused() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    for scope in [
+        Scope::new("charge").tenant(""),
+        Scope::new("charge").tenant("").segment("v2"),
+        Scope::new("charge").segment("v2").tenant(""),
+    ] {
+        let error = charge(idempotency.operation(scope.clone()).key("k"), &runs).await.unwrap_err();
+        assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("tenant"), "{error}");
+        Scope::from_encoded(scope.as_str()).unwrap_err();
+    }
+    assert_eq!(runs.count(), 0);
 }
 
 #[tokio::test]

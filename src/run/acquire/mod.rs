@@ -243,7 +243,8 @@ pub(crate) async fn nothing(
             Err(error.unwrap_or_else(timed_out))
         }
         Reason::NoLease => {
-            let message = "DynamoDB confirms no lease: try again";
+            let message = "no lease could be confirmed: other calls kept writing to the key, or each \
+                           request took as long as the lease. Try again; if it persists, use a longer lease";
             Err(Error::new(ErrorKind::Unavailable, message))
         }
         Reason::Error | Reason::ItemsRejected | Reason::Free => Err(session.take_error()),

@@ -118,8 +118,10 @@ impl Scope {
             segments.next().is_some_and(|operation| !operation.is_empty() && is_encoded(operation));
         let mut is_valid = names_operation;
         while let Some(segment) = segments.next() {
-            let named = if segment == TENANT { segments.next() } else { Some(segment) };
-            is_valid &= named.is_some_and(is_encoded);
+            let is_tenant = segment == TENANT;
+            let named = if is_tenant { segments.next() } else { Some(segment) };
+            is_valid &=
+                named.is_some_and(|name| is_encoded(name) && !(is_tenant && name.is_empty()));
         }
         if !is_valid {
             let message = format!(
@@ -155,6 +157,21 @@ impl Scope {
     /// The first segment, which is safe to log.
     pub(crate) fn operation(&self) -> &str {
         self.0.split('/').next().unwrap_or_default()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.operation().is_empty() {
+            return Err(unnamed());
+        }
+        // All calls without a name would share one tenant.
+        let mut segments = self.0.split('/');
+        while segments.any(|segment| segment == TENANT) {
+            if segments.next() == Some("") {
+                let message = "the tenant of the scope has no name";
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -221,9 +238,7 @@ impl RecordKey {
         form: KeyForm,
         max_bytes: usize,
     ) -> Result<Self, Error> {
-        if scope.operation().is_empty() {
-            return Err(unnamed());
-        }
+        scope.check()?;
         if key.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "the idempotency key is empty"));
         }
@@ -247,9 +262,7 @@ impl RecordKey {
 
     /// Returns a key of this scope that no record has, because a caller's key is never empty.
     pub(crate) fn unowned(scope: &Scope) -> Result<Self, Error> {
-        if scope.operation().is_empty() {
-            return Err(unnamed());
-        }
+        scope.check()?;
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }
 
@@ -378,7 +391,7 @@ mod tests {
             (Scope::new("a%23b"), "c"),
             (Scope::new("a").tenant("b"), "c"),
             (Scope::new("a").segment("%t").segment("b"), "c"),
-            (Scope::new("a").tenant("").segment("b"), "c"),
+            (Scope::new("a").segment("").segment("b"), "c"),
             (Scope::new("a").tenant("b").tenant("c"), "c"),
         ];
         let mut seen: Vec<String> = pairs.iter().map(|(scope, key)| pk(scope, key)).collect();
@@ -455,6 +468,7 @@ mod tests {
                     if *is_tenant { scope.tenant(name) } else { scope.segment(name) }
                 })
             };
+            prop_assume!(!a.iter().chain(&b).any(|(is_tenant, name)| *is_tenant && name.is_empty()));
             let (one, other) = (scope(&oa, &a), scope(&ob, &b));
             prop_assert_eq!(&Scope::from_encoded(one.as_str()).unwrap(), &one);
             let same = pk(&one, &ka) == pk(&other, &kb);

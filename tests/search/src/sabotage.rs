@@ -30,7 +30,7 @@ pub(crate) fn is_broken(name: &str) -> bool {
 pub(crate) fn run_in_copy() -> io::Result<bool> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let copy = workspace.join("target/sabotage");
-    for package in ["crates/protocol", "search"] {
+    for package in ["crates/protocol", "tests/search"] {
         let sources = copy.join(package).join("src");
         if sources.exists() {
             fs::remove_dir_all(&sources)?;
@@ -75,7 +75,8 @@ fn manifest(workspace: &Path) -> io::Result<String> {
     let sections: Option<Vec<_>> = sections.into_iter().map(section).collect();
     let sections = sections.ok_or_else(|| io::Error::other("Cargo.toml has other sections"))?;
     let profiles = "[profile.search]\ninherits = \"release\"\n";
-    let members = "[workspace]\nmembers = [\"crates/protocol\", \"search\"]\nresolver = \"3\"\n";
+    let members =
+        "[workspace]\nmembers = [\"crates/protocol\", \"tests/search\"]\nresolver = \"3\"\n";
     Ok(format!("{members}\n{}\n\n{profiles}", sections.join("\n\n")))
 }
 

@@ -53,6 +53,23 @@ async fn a_body_over_the_limit_of_a_layer_above_is_too_large() {
     assert_eq!(send(&router, post("k", "").map(|_| chunks("1234"))).await.status(), 200);
 }
 
+/// The inner layer would wait for the record of the outer one, which waits for it.
+#[tokio::test]
+async fn two_layers_with_the_same_scope_around_one_handler_are_a_configuration_error() {
+    let (store, runs) = (Store::open_in_real_time().await, Runs::default());
+    let idempotency = store.idempotency();
+    let layered = |inner: &str| {
+        let runs = runs.clone();
+        let pay = on_post(async move || runs.add().to_string());
+        let pay = pay.route_layer(idempotency.http(inner).layer().unwrap());
+        Router::new().route("/payments", pay).layer(idempotency.http("pay").layer().unwrap())
+    };
+    let error = send(&layered("pay"), post("k", "{}").map(Body::from)).await;
+    problem(&error, 500, "Misconfigured");
+    assert_eq!(runs.count(), 0);
+    assert_eq!(send(&layered("charge"), post("k2", "{}").map(Body::from)).await.body(), "1");
+}
+
 #[tokio::test]
 async fn on_a_method_the_layer_leaves_other_routes_as_they_are() {
     let store = Store::open_in_real_time().await;

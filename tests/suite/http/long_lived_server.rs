@@ -218,6 +218,23 @@ async fn bodies_that_pass_through_stream() {
     assert_eq!(link.wire.requests(), [""; 0]);
 }
 
+/// The layer reads the body, so the server decides how it is sent.
+#[tokio::test]
+async fn an_answer_that_names_its_transfer_coding_reaches_the_first_client() {
+    let store = Store::open_in_real_time().await;
+    let route = on_post(async || {
+        let parts = stream::iter(["one, ", "two"]).map(Ok::<_, Infallible>);
+        let response = Response::builder().header("transfer-encoding", "chunked");
+        response.header("trailer", "x-sum").body(Body::from_stream(parts)).unwrap()
+    });
+    let layer = store.idempotency().http("pay").layer().unwrap();
+    let server = listen(Router::new().route("/payments", route.route_layer(layer))).await;
+    let first = client::send(server, &post("k", "{}")).await;
+    assert_eq!((first.body(), first.headers().get("trailer")), (&Bytes::from("one, two"), None));
+    let repeat = client::send(server, &post("k", "{}")).await;
+    assert_eq!((is_replay(&repeat), repeat.body()), (true, first.body()));
+}
+
 /// The other side of it: an answer is stored before its first byte is sent.
 #[tokio::test]
 async fn an_answer_with_a_key_is_sent_when_it_is_whole_and_stored() {

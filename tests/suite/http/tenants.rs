@@ -269,6 +269,8 @@ async fn who_has_no_claim_is_no_tenant() {
         ("another claim", authorized(Kind::HttpApi, json!({"jwt": {"claims": {"sub": "u"}}}))),
         ("another claim, REST", authorized(Kind::Rest, json!({"claims": {"sub": "u"}}))),
         ("null", authorized(Kind::HttpApi, json!({"lambda": {"org": null}}))),
+        ("a list", authorized(Kind::HttpApi, json!({"lambda": {"org": ["acme", "bolt"]}}))),
+        ("an object", authorized(Kind::Rest, json!({"org": {"id": "acme"}}))),
     ];
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let http = store.over(&link).http("pay");

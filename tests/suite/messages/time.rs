@@ -10,6 +10,7 @@ use super::function::{
     Ran, context_in, context_of, context_until, failures, holding, invoke, invoke_in, noting,
 };
 use super::queue::{fifo, message, sqs};
+use crate::support::panicking::PanicsWhenDropped;
 use crate::support::{Act, Gate, Link, LocalClock, Store, made_up_time, raw};
 
 #[tokio::test]
@@ -81,6 +82,30 @@ async fn a_handler_that_does_not_return_is_cut_off_alone() {
     // Its key is free when the lease is over, and not before.
     assert_eq!(raw::status(&store.record("book#1").await), "PENDING");
     assert_eq!(raw::status(&store.record("book#3").await), "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_handler_that_is_cut_off_and_whose_destructor_panics_loses_no_other_message() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let noted = ran.clone();
+    let service = store
+        .idempotency()
+        .sqs("book")
+        .handler(move |message: Message<SqsMessage>, _| {
+            let noted = noted.clone();
+            async move {
+                let body = String::from_utf8_lossy(message.payload()).into_owned();
+                if body == "hang" {
+                    PanicsWhenDropped::<()>::hangs().await;
+                }
+                noted.add(body);
+                Ok::<_, String>(())
+            }
+        })
+        .unwrap();
+    let batch = sqs([message("1", "k", "hang"), message("2", "l", "b")]);
+    let answer = invoke_in(&service, &batch, context_in(Duration::from_secs(2))).await.unwrap();
+    assert_eq!((failures(&answer), ran.all()), (vec!["1".into()], vec!["b".into()]));
 }
 
 #[tokio::test]

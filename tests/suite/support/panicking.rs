@@ -16,12 +16,16 @@ impl fmt::Display for PanickingError {
 
 impl std::error::Error for PanickingError {}
 
-/// A future that returns at once, and whose destructor panics.
+/// A future that returns at once or never, and whose destructor panics.
 pub(crate) struct PanicsWhenDropped<T>(Option<T>);
 
 impl<T> PanicsWhenDropped<T> {
     pub(crate) const fn returns(value: T) -> Self {
         Self(Some(value))
+    }
+
+    pub(crate) const fn hangs() -> Self {
+        Self(None)
     }
 }
 
