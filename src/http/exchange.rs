@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use tower_service::Service;
 use tracing::Instrument;
@@ -16,8 +17,8 @@ use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer};
 use crate::error::{Error, ErrorKind, InvalidTransaction};
 use crate::policy::{Failure, Takeover};
-use crate::run::acquire::acquire;
 use crate::run::call::CallContext;
+use crate::run::caller::acquire;
 use crate::run::execution::Execution;
 use crate::run::refusal::{answer_unavailable, failed};
 use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
@@ -95,18 +96,20 @@ where
     let span = call.signals.span();
     async {
         let acquired = match &config.reconcile {
-            None => {
-                acquire(config.calls.core(), call).await.map_err(|error| explain(config, &error))
-            }
+            None => RunOutcome::of(acquire(config.calls.core(), call).await),
             // Boxed, because requests without a hook need no room for its state.
             Some(hook) => Box::pin(reconcile::acquire(config, call, hook)).await,
         };
-        let acquisition = match acquired {
-            Ok(acquisition) => acquisition,
-            Err(response) => return Ok(response.map(|body| Body::from(body).into())),
+        let execution = match acquired {
+            Ok(execution) => execution,
+            Err(outcome) => {
+                let whole =
+                    |response: Response<Bytes>| response.map(|body| Body::from(body).into());
+                return Ok(render_outcome(config, Ok(outcome), whole).unwrap_or_else(whole));
+            }
         };
         let responses = Responses { config, types: PhantomData };
-        let ran = runner::run(&responses, acquisition, handler).await;
+        let ran = runner::run(&responses, execution, handler).await;
         render_outcome(config, ran, |handled: Handled<B>| handled.into_response(config))
     }
     .instrument(span)
@@ -187,7 +190,7 @@ fn render_outcome<B: From<Body>, V, E>(
         },
     };
     Ok(match outcome {
-        RunOutcome::Returned(value, _) => own(value),
+        RunOutcome::Returned(value, _) | RunOutcome::Reconciled(value) => own(value),
         RunOutcome::Failed(error) => return Err(error),
         RunOutcome::Committed(answer) => committed(config, answer),
         RunOutcome::Replayed(answer) => replay(config, answer),

@@ -7,15 +7,15 @@ use bytes::Bytes;
 use http::Response;
 
 use super::answer_body::BoxError;
-use super::exchange::{explain, panicked, render};
+use super::exchange::{panicked, render};
 use super::problem::{Problem, ProblemKind, SOON};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::answer::Answer;
-use crate::error::RunError;
-use crate::run::acquire::AcquireResult;
 use crate::run::call::CallContext;
-use crate::run::hook::Abandoned;
-use crate::run::reconcile::{self, Acquired, Codec};
+use crate::run::caller::acquire_with_hook;
+use crate::run::execution::Execution;
+use crate::run::hook::{Abandoned, Reconciled};
+use crate::run::runner::RunOutcome;
 use crate::run::user_code;
 
 impl Http {
@@ -57,24 +57,15 @@ impl Http {
     }
 }
 
-/// Acquires the key of a request. If the record is abandoned, runs the hook. The error is the
-/// response that ends the request.
+/// Acquires the key of a request, and runs the hook if an earlier request was abandoned.
 pub(super) async fn acquire(
     config: &Http,
     call: CallContext,
     hook: &ReconcileHook,
-) -> Result<AcquireResult, Response<Bytes>> {
-    let codec =
-        Codec { completed: stored, failed: |response: &Response<Bytes>| Some(stored(response)) };
-    let core = config.calls.core();
-    match reconcile::acquire(core, call, |abandoned| ask(config, hook, abandoned), codec).await {
-        Ok(Acquired::Unsettled(acquisition)) => Ok(acquisition),
-        Ok(Acquired::Completed(response) | Acquired::Failed(response)) => {
-            Err(AnsweredBy::Hook.mark(response))
-        }
-        Err(RunError::Handler(response)) => Err(response),
-        Err(RunError::Idempotency(error)) => Err(explain(config, &error)),
-    }
+) -> Result<Execution, RunOutcome<Response<Bytes>, Response<Bytes>>> {
+    let resolved = |answer: &HookAnswer| answer.resolved(stored, |response| Some(stored(response)));
+    let ask = |abandoned| ask(config, hook, abandoned);
+    acquire_with_hook(config.calls.core(), call, ask, resolved).await
 }
 
 fn stored(response: &Response<Bytes>) -> Answer {
@@ -90,7 +81,13 @@ async fn ask(
     let operation = config.calls.scope.operation();
     let asked = user_code::run(async { hook(abandoned).await }).await;
     let problem = match asked {
-        Ok(Ok(said)) => return Ok(said),
+        Ok(Ok(Reconciled::Completed(response))) => {
+            return Ok(Reconciled::Completed(AnsweredBy::Hook.mark(response)));
+        }
+        Ok(Ok(Reconciled::Failed(response))) => {
+            return Ok(Reconciled::Failed(AnsweredBy::Hook.mark(response)));
+        }
+        Ok(Ok(resolution)) => return Ok(resolution),
         Ok(Err(error)) => {
             let error = user_code::text(&error);
             tracing::error!(operation, error, "a reconcile hook failed: no write was applied");

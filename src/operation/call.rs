@@ -19,11 +19,10 @@ use crate::clock::Deadline;
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
 use crate::policy::Failure;
-use crate::run::acquire::acquire;
 use crate::run::call::CallContext;
+use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
-use crate::run::reconcile::{self, Acquired, Codec};
 use crate::run::refusal::failed;
 use crate::run::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
 
@@ -314,28 +313,25 @@ impl<Hook, Errors> Call<Hook, Errors> {
         let core = config.core();
         let span = call.signals.span();
         async {
-            let acquisition = match hook.hook() {
-                None => acquire(core, call).await?,
+            let encoding = Json::<T, E, Errors>(PhantomData);
+            let acquired = match hook.hook() {
+                None => RunOutcome::of(acquire(core, call).await),
                 Some(hook) => {
-                    let codec = Codec {
-                        completed: encode_value::<T>,
-                        failed: |error: &E| {
-                            Errors::encode(error).map(|json| Answer::Json(json.into()))
-                        },
+                    let resolved = |answer: &Reconciled<T, E>| {
+                        answer.resolved(encode_value, |error| encoding.failure(error))
                     };
                     // Boxed, because calls without a hook need no room for its state.
-                    match Box::pin(reconcile::acquire(core, call, hook, codec)).await? {
-                        Acquired::Unsettled(acquisition) => acquisition,
-                        Acquired::Completed(value) => return Ok(Outcome::Reconciled(value)),
-                        Acquired::Failed(error) => return Err(RunError::Handler(error)),
-                    }
+                    Box::pin(acquire_with_hook(core, call, hook, resolved)).await
                 }
             };
-            let encoding = Json::<T, E, Errors>(PhantomData);
-            match run(&encoding, acquisition, handler).await {
-                Ok(outcome) => outcome_of::<T, E, Errors>(outcome),
-                Err(panicked) => panicked.panic.resume(),
-            }
+            let outcome = match acquired {
+                Ok(execution) => match run(&encoding, execution, handler).await {
+                    Ok(outcome) => outcome,
+                    Err(panicked) => panicked.panic.resume(),
+                },
+                Err(outcome) => outcome,
+            };
+            outcome_of::<T, E, Errors>(outcome)
         }
         .instrument(span)
         .await
@@ -391,6 +387,7 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
         RunOutcome::Returned(value, Storage::Unprotected) => Outcome::Unprotected(value),
         RunOutcome::Returned(value, Storage::Unconfirmed) => Outcome::Unconfirmed(value),
         RunOutcome::Committed(answer) => Outcome::Executed(decode(&answer)?),
+        RunOutcome::Reconciled(value) => Outcome::Reconciled(value),
         RunOutcome::Replayed(answer) => Outcome::Replayed(decode(&answer)?),
         RunOutcome::Failed(error) => return Err(RunError::Handler(error)),
         RunOutcome::FailureReplayed(answer) => {

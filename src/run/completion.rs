@@ -265,7 +265,7 @@ impl Execution {
     }
 
     /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as
-    /// [`acquire`](crate::run::acquire::acquire) is.
+    /// [`acquire`](crate::run::caller::acquire) is.
     fn end_without_answer(&self, end: FailureWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
         self.write_failure(end, failure).boxed()
     }

@@ -185,19 +185,20 @@ impl fmt::Debug for Abandoned {
 /// What a hook returns for a handler with answers `T` and errors `E`.
 pub(crate) type HookResult<T, E> = Result<Reconciled<T, E>, E>;
 
-/// A hook's resolution, with its answer or failure in the stored form.
-#[derive(Clone, Debug)]
-pub(crate) enum Verdict {
-    Settle(Settlement),
-    Execute,
-    Refuse,
-}
+/// A hook's resolution in the form that is stored: the answer, or what can be replayed of the failure.
+pub(crate) type Resolved = Reconciled<Answer, Option<Answer>>;
 
-/// How a hook's resolution finishes the record.
-#[derive(Clone, Debug)]
-pub(crate) enum Settlement {
-    /// The answer.
-    Completed(Answer),
-    /// The failure, if it can be replayed.
-    Failed(Option<Answer>),
+impl<T, E> Reconciled<T, E> {
+    pub(crate) fn resolved(
+        &self,
+        completed: impl FnOnce(&T) -> Answer,
+        failed: impl FnOnce(&E) -> Option<Answer>,
+    ) -> Resolved {
+        match self {
+            Self::Completed(value) => Reconciled::Completed(completed(value)),
+            Self::Failed(error) => Reconciled::Failed(failed(error)),
+            Self::Execute => Reconciled::Execute,
+            Self::Refuse => Reconciled::Refuse,
+        }
+    }
 }

@@ -97,7 +97,7 @@ impl Execution {
         }
     }
 
-    /// Boxed, as [`acquire`](crate::run::acquire::acquire) is.
+    /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
     fn renew(&self, limit: Duration) -> BoxFuture<'_, Renewal> {
         self.write_renewal(limit).boxed()
     }

@@ -1,9 +1,9 @@
 //! Runs one call: drives the machines of `crates/protocol`, calls the handler under its lease, and stores
 //! its answer.
 
-pub(crate) mod acquire;
 pub(crate) mod cache;
 pub(crate) mod call;
+pub(crate) mod caller;
 pub(crate) mod completion;
 pub(crate) mod core;
 pub(crate) mod driver;
@@ -13,7 +13,6 @@ pub(crate) mod kill_switch;
 pub(crate) mod lease;
 pub(crate) mod parts;
 pub(crate) mod placement;
-pub(crate) mod reconcile;
 pub(crate) mod refusal;
 pub(crate) mod runner;
 pub(crate) mod snapshot;

@@ -1,7 +1,8 @@
 //! The errors of calls without an answer, the same in every adapter.
 
+use std::time::Duration;
+
 use crate::error::{Error, ErrorKind};
-use crate::run::acquire::AcquireResult;
 
 pub(crate) fn lease_lost() -> Error {
     let message = "the handler outlived its lease and another execution owns the key: this answer \
@@ -20,29 +21,22 @@ pub(crate) fn outcome_unknown(source: Error) -> Error {
     Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
 }
 
-/// Why a call neither runs nor replays.
-pub(crate) fn refusal(acquisition: &AcquireResult) -> Error {
-    match *acquisition {
-        AcquireResult::InProgress { retry_after } => Error::new(
-            ErrorKind::InProgress { retry_after },
-            "another execution of this key is running: try again later",
-        ),
-        // Only a call with a hook gets the last two, and its adapter handles them before.
-        AcquireResult::Abandoned | AcquireResult::Reconcile(_) | AcquireResult::Reconciled => {
-            Error::new(
-                ErrorKind::Abandoned,
-                "an earlier execution ended without an answer and may not be repeated: look whether \
-             its effect exists",
-            )
-        }
-        AcquireResult::Mismatch => Error::new(
-            ErrorKind::Mismatch,
-            "the idempotency key was used before with a different request: use a new key",
-        ),
-        AcquireResult::ReplayFailure(_) | AcquireResult::Acquired(_) | AcquireResult::Replay(_) => {
-            failed()
-        }
-    }
+/// A retry makes sense when the lease expires at the latest. Most owners finish much earlier.
+pub(crate) fn in_progress(lease_left: Duration) -> Error {
+    let retry_after = lease_left.clamp(Duration::from_secs(1), Duration::from_secs(5));
+    let message = "another execution of this key is running: try again later";
+    Error::new(ErrorKind::InProgress { retry_after }, message)
+}
+
+pub(crate) fn abandoned() -> Error {
+    let message = "an earlier execution ended without an answer and may not be repeated: look whether \
+                   its effect exists";
+    Error::new(ErrorKind::Abandoned, message)
+}
+
+pub(crate) fn mismatch() -> Error {
+    let message = "the idempotency key was used before with a different request: use a new key";
+    Error::new(ErrorKind::Mismatch, message)
 }
 
 pub(crate) fn failed() -> Error {

@@ -8,10 +8,10 @@ use crate::answer::Answer;
 use crate::error::Error;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::Unconfirmed;
-use crate::run::acquire::AcquireResult;
+use crate::run::caller::Progress;
 use crate::run::completion::Completion;
 use crate::run::execution::Execution;
-use crate::run::refusal::{lease_expired, lease_lost, outcome_unknown, refusal};
+use crate::run::refusal::{abandoned, lease_expired, lease_lost, outcome_unknown};
 use crate::run::transaction::{CommitOutcome, commit_unknown, given_up};
 use crate::run::user_code::{self, Panic};
 use crate::signals::{Ending, Stopwatch};
@@ -51,6 +51,8 @@ pub(crate) enum RunOutcome<V, E> {
     Failed(E),
     /// The answer that the handler has committed.
     Committed(Answer),
+    /// The hook's answer, which is stored.
+    Reconciled(V),
     /// The answer of another execution.
     Replayed(Answer),
     /// The failure of an earlier execution, if it is available.
@@ -83,13 +85,20 @@ pub(crate) type Ran<V, E> = Result<RunOutcome<V, E>, Panicked<V, E>>;
 
 impl<V, E> RunOutcome<V, E> {
     /// The execution of an acquired key, or the outcome of a call that runs nothing.
-    pub(crate) fn of(acquisition: AcquireResult) -> Result<Execution, Self> {
-        match acquisition {
-            AcquireResult::Acquired(execution) => Ok(execution),
-            AcquireResult::Replay(answer) => Err(Self::Replayed(answer)),
-            AcquireResult::ReplayFailure(failure) => Err(Self::FailureReplayed(failure)),
-            refused => Err(Self::Refused(refusal(&refused))),
-        }
+    pub(crate) fn of(progress: Result<Progress, Error>) -> Result<Execution, Self> {
+        Err(match progress {
+            Ok(Progress::Acquired(execution)) => return Ok(execution),
+            Ok(Progress::Replay(answer)) => Self::Replayed(answer),
+            Ok(Progress::ReplayFailure(failure)) => Self::FailureReplayed(failure),
+            Err(error) => Self::Refused(error),
+            // Only of calls with a hook or a transaction, which continue.
+            Ok(
+                Progress::Abandoned(_)
+                | Progress::ItemsRejected(_)
+                | Progress::Written
+                | Progress::NothingWritten,
+            ) => Self::Refused(abandoned()),
+        })
     }
 
     /// The outcome of a commit, which replaces what the handler returned.
@@ -107,16 +116,22 @@ impl<V, E> RunOutcome<V, E> {
     }
 }
 
+impl<V, E> From<Error> for RunOutcome<V, E> {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
 impl<V, E> From<Panic> for Panicked<V, E> {
     fn from(panic: Panic) -> Self {
         Self { panic, instead: None }
     }
 }
 
-/// Runs the handler once for its key, or says why not.
+/// Runs the handler of an acquired key.
 pub(crate) async fn run<A, F, Fut>(
     encoding: &A,
-    acquisition: AcquireResult,
+    execution: Execution,
     handler: F,
 ) -> Ran<A::Value, A::Error>
 where
@@ -124,10 +139,6 @@ where
     F: FnOnce(Execution) -> Fut,
     Fut: Future<Output = Result<A::Value, A::Error>>,
 {
-    let execution = match RunOutcome::of(acquisition) {
-        Ok(execution) => execution,
-        Err(outcome) => return Ok(outcome),
-    };
     let guard = EarlyDrop(&execution);
     // Pinned here, because a future that is passed by value takes its size twice in the caller's future.
     let work = pin!(handle(encoding, &execution, handler));

@@ -158,6 +158,9 @@ impl Ending {
 
     pub(crate) fn of_error(error: &Error) -> Self {
         match error.kind() {
+            ErrorKind::InProgress { .. } => Self::InProgress,
+            ErrorKind::Mismatch => Self::Mismatch,
+            ErrorKind::Abandoned => Self::Abandoned,
             ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Self::StoreError,
             _ => Self::Error,
         }

@@ -126,7 +126,7 @@ impl Execution {
     }
 
     /// Stores the result of a step, or only that it is done if the result cannot be stored.
-    /// Boxed, as [`acquire`](crate::run::acquire::acquire) is.
+    /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
     fn store<'a>(
         &'a self,
         name: &'a str,

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use super::commits::{CommitOutcome, commit_unknown, given_up, other_commit};
-use super::{items, json, token};
+use super::{items, json};
 use crate::answer::{Answer, AnswerKind, Stored};
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
 use crate::protocol::{
@@ -70,7 +70,7 @@ impl WriteBody for CommitBody<'_> {
             self.condition = Some(write.condition.clone());
         }
         let number = tokens.load(Ordering::Relaxed);
-        token(self.execution.inner.claim.owner, number)
+        items::token(self.execution.inner.claim.owner, number)
     }
 }
 
@@ -129,7 +129,7 @@ impl Execution {
         self.commit_answer(commit).await
     }
 
-    /// Boxed, as [`acquire`](crate::run::acquire::acquire) is.
+    /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
     pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
         let body = async move {
             let committed = self.commit_in_turn(commit).await;

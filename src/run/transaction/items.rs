@@ -9,14 +9,14 @@ use aws_sdk_dynamodb::types::{
 use crate::error::{InvalidTransaction, MAX_TRANSACTION_ITEMS};
 use crate::store::Table;
 use crate::store::key::RecordKey;
-use crate::store::record::{self, Item, MAX_ITEM_BYTES};
+use crate::store::record::{self, Item, MAX_ITEM_BYTES, OwnerId};
 
 /// DynamoDB's limit for all items of a transaction, in bytes.
 const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 
 /// Checks the items of a transaction that contains the record, and sets that a failed condition returns
 /// its item.
-pub(super) fn prepare(
+pub(crate) fn prepare(
     table: &Table,
     key: &RecordKey,
     record: &Item,
@@ -195,5 +195,30 @@ fn least_value_bytes(value: &AttributeValue) -> usize {
         AttributeValue::L(values) => 3 + values.iter().map(least_value_bytes).sum::<usize>(),
         // Numbers, booleans, NULL, and types of later SDK versions.
         _ => 1,
+    }
+}
+
+/// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. It only
+/// saves work. The condition of the record prevents a second application.
+pub(crate) fn token(owner: OwnerId, number: u32) -> String {
+    const MAX_BYTES: usize = 36;
+    let number = number.to_string();
+    let room = MAX_BYTES - 1 - number.len();
+    let owner = owner.to_string();
+    format!("{}-{number}", owner.get(..room).unwrap_or(&owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_fits_and_differs_by_its_number() {
+        let owner = OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(token(owner, 1), format!("{owner}-1"));
+        assert_eq!(token(owner, 999).len(), 36);
+        assert_eq!(token(owner, 1000).len(), 36);
+        assert_eq!(token(owner, u32::MAX).len(), 36);
+        assert_ne!(token(owner, 999), token(owner, 1000));
     }
 }

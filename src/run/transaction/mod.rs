@@ -6,8 +6,7 @@
 
 mod commit;
 mod commits;
-mod items;
-mod once;
+pub(crate) mod items;
 mod run;
 mod without_record;
 
@@ -19,7 +18,6 @@ use serde::Serialize;
 use crate::answer::{Unstorable, to_json};
 use crate::error::{CommitError, ConditionFailed, InvalidTransaction};
 use crate::run::placement::Unplaced;
-use crate::store::record::OwnerId;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
@@ -219,30 +217,5 @@ impl<T: fmt::Debug> fmt::Debug for Transaction<T> {
             .field("response", &self.response)
             .field("items", &self.items.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. It only
-/// saves work. The condition of the record prevents a second application.
-fn token(owner: OwnerId, number: u32) -> String {
-    const MAX_BYTES: usize = 36;
-    let number = number.to_string();
-    let room = MAX_BYTES - 1 - number.len();
-    let owner = owner.to_string();
-    format!("{}-{number}", owner.get(..room).unwrap_or(&owner))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_fits_and_differs_by_its_number() {
-        let owner = OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-        assert_eq!(token(owner, 1), format!("{owner}-1"));
-        assert_eq!(token(owner, 999).len(), 36);
-        assert_eq!(token(owner, 1000).len(), 36);
-        assert_eq!(token(owner, u32::MAX).len(), 36);
-        assert_ne!(token(owner, 999), token(owner, 1000));
     }
 }

@@ -4,16 +4,16 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::Transaction;
-use super::once::{Caller, Fallback, TransactionResult, look_up};
 use super::without_record::run_without_record;
 use crate::answer::Answer;
 use crate::error::{ConditionFailed, Error, InvalidTransaction};
-use crate::run::acquire::AcquireResult;
 use crate::run::call::CallContext;
+use crate::run::caller::{Caller, Progress, look_up};
 use crate::run::core::Core;
 use crate::run::refusal::failed;
 use crate::run::runner::{Panicked, RunOutcome, Storage};
 use crate::run::user_code::{self, Panic};
+use crate::store::ItemsRefusal;
 
 /// How an adapter's answers are stored by a transaction.
 pub(crate) trait TransactionEncoding {
@@ -94,8 +94,8 @@ where
                 encoding.panicked(panic);
             }
             let found = match look_up(core, call).await {
-                Ok(found) => found.map(run_outcome),
-                Err(error) => Some(RunOutcome::Refused(error)),
+                Ok(Progress::NothingWritten) => None,
+                progress => Some(found(progress)),
             };
             let outcome = match prepared {
                 Ok(Ok(prepared)) => RunOutcome::Returned(prepared.response, Storage::NotStored),
@@ -107,12 +107,9 @@ where
     }
 }
 
-/// The outcome of a call that has met a record. A look-up never acquires.
-fn run_outcome<V, E>(found: AcquireResult) -> RunOutcome<V, E> {
-    match RunOutcome::of(found) {
-        Err(outcome) => outcome,
-        Ok(_) => RunOutcome::Refused(failed()),
-    }
+/// The outcome of a call that an earlier call has answered, or that is rejected.
+fn found<V, E>(progress: Result<Progress, Error>) -> RunOutcome<V, E> {
+    RunOutcome::of(progress).map_or_else(|outcome| outcome, |_| RunOutcome::Refused(failed()))
 }
 
 /// `panicked` is a panic of `on_condition_failed`, which counts as no answer.
@@ -123,50 +120,50 @@ async fn write<A: TransactionEncoding, E>(
     transaction: Transaction<A::Value>,
     panicked: &mut Option<Panic>,
 ) -> Result<TransactionOutcome<A::Value, E>, Error> {
-    let Transaction { response, items, on_condition_failed, .. } = transaction;
+    let Transaction { response, items, mut on_condition_failed, .. } = transaction;
     let answer = match encoding.answer(&response) {
         Ok(answer) => answer,
         Err(invalid) => return Ok(TransactionOutcome::Invalid(invalid)),
     };
-    let mut caller = Caller::of_items(core, &call)?;
-    let mut other = None;
-    let done = match caller.transact(answer, items).await {
-        Ok(TransactionResult::ConditionFailed(failed)) => {
-            let answer = on_condition_failed.map(|answer| user_code::call(|| answer(&failed)));
-            match answer.transpose() {
-                Ok(answer) => other = answer.flatten(),
-                Err(panic) => *panicked = Some(panic),
+    let mut caller = Caller::of_transaction(core, &call)?;
+    let mut progress = caller.transact(answer, items).await;
+    // The answer without items that was sent last, and the outcome if nothing is written.
+    let (mut other, mut unwritten) = (None, None);
+    while let Ok(Progress::ItemsRejected(refusal)) = progress {
+        let answer = match (&refusal, on_condition_failed.take()) {
+            (ItemsRefusal::ConditionFailed(failed), Some(answer)) => {
+                user_code::call(|| answer(failed)).unwrap_or_else(|panic| {
+                    *panicked = Some(panic);
+                    None
+                })
             }
-            let instead = other.as_ref().map(|answer| instead(encoding, answer));
-            caller.end(failed, instead).await
-        }
-        done => done,
-    };
-    caller.report(&done);
-    let returned = |value, storage| TransactionOutcome::Ended(RunOutcome::Returned(value, storage));
-    Ok(match (done?, other) {
-        (TransactionResult::Executed, _) => returned(response, Storage::Stored),
-        (TransactionResult::Fallback, Some(answer)) => returned(answer, Storage::Stored),
-        (TransactionResult::FallbackUnstored, Some(answer)) => returned(answer, Storage::NotStored),
-        (TransactionResult::Found(found), _) => TransactionOutcome::Ended(run_outcome(found)),
-        (TransactionResult::ConditionFailed(failed), _) => {
-            TransactionOutcome::ConditionFailed(failed)
-        }
-        (TransactionResult::Invalid(invalid), _) => TransactionOutcome::Invalid(invalid),
-        // Unreachable: only a call with a fallback answer has these results.
-        (TransactionResult::Fallback | TransactionResult::FallbackUnstored, None) => {
-            failed().into()
-        }
+            _ => None,
+        };
+        unwritten = Some(match (answer, refusal) {
+            (Some(answer), _) if encoding.is_stored(&answer) => match encoding.answer(&answer) {
+                Ok(stored) => {
+                    other = Some(answer);
+                    progress = caller.answer_without_items(stored).await;
+                    continue;
+                }
+                Err(invalid) => TransactionOutcome::Invalid(invalid),
+            },
+            (Some(answer), _) => returned(answer, Storage::NotStored),
+            (None, ItemsRefusal::ConditionFailed(failed)) => {
+                TransactionOutcome::ConditionFailed(failed)
+            }
+            (None, ItemsRefusal::Invalid(invalid)) => TransactionOutcome::Invalid(invalid),
+        });
+        other = None;
+        progress = caller.no_answer().await;
+    }
+    Ok(match (progress, unwritten) {
+        (Ok(Progress::Written), _) => returned(other.unwrap_or(response), Storage::Stored),
+        (Ok(Progress::NothingWritten), Some(outcome)) => outcome,
+        (progress, _) => TransactionOutcome::Ended(found(progress)),
     })
 }
 
-/// The caller's answer for a condition that failed.
-fn instead<A: TransactionEncoding>(encoding: &A, answer: &A::Value) -> Fallback {
-    if !encoding.is_stored(answer) {
-        return Fallback::Unstored;
-    }
-    match encoding.answer(answer) {
-        Ok(answer) => Fallback::Stored(answer),
-        Err(invalid) => Fallback::Invalid(invalid),
-    }
+fn returned<V, E>(value: V, storage: Storage) -> TransactionOutcome<V, E> {
+    TransactionOutcome::Ended(RunOutcome::Returned(value, storage))
 }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use super::commit::{Commit, no_commit, refused};
 use super::commits::commit_unknown;
 use super::run::{RanTransaction, TransactionOutcome};
-use super::{Transaction, items, token};
+use super::{Transaction, items};
 use crate::clock::Deadline;
 use crate::error::{CommitError, Error};
 use crate::protocol::{FinishResult, OwnerId, Tries};
@@ -36,7 +36,7 @@ enum ItemsEnd {
 impl Core {
     /// Writes items until DynamoDB answers or the time is over. One token makes all tries one transaction. No record
     /// keeps a delayed try from being applied, so after a try without an answer only success is certain.
-    /// Boxed, as [`acquire`](crate::run::acquire::acquire) is.
+    /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
     fn write_items<'a>(
         &'a self,
         call: &'a CallContext,
@@ -45,7 +45,7 @@ impl Core {
     ) -> BoxFuture<'a, ItemsEnd> {
         let end = self.table.clock.lasting(call.policy.completion_timeout);
         let until = call.answer_by().map_or(end, |by| by.or(end));
-        self.try_items(items, token(owner, 1), until).boxed()
+        self.try_items(items, items::token(owner, 1), until).boxed()
     }
 
     async fn try_items(
