@@ -21,10 +21,11 @@ use crate::fingerprint::{self, Fingerprint};
 use crate::policy::Failure;
 use crate::run::call::CallContext;
 use crate::run::caller::{acquire, acquire_with_hook};
+use crate::run::completion::Storage;
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
 use crate::run::refusal::failed;
-use crate::run::runner::{Conclusion, Encoding, RunOutcome, Storage, run};
+use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 
 /// One call of an operation that has not run yet. [`Operation::key`](crate::Operation::key) creates
 /// it.

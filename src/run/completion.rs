@@ -1,4 +1,4 @@
-//! How an execution ends: its answer is stored, its failure kept, or its key released.
+//! The end of an execution: its answer is stored, its failure is kept, or its key is released.
 
 use std::time::Duration;
 
@@ -9,28 +9,41 @@ use futures_util::future::BoxFuture;
 use crate::answer::{Answer, Stored, reason};
 use crate::clock::Deadline;
 use crate::error::Error;
+use crate::fault_injection::{FaultPoint, is_broken};
+use crate::policy::Unconfirmed;
 use crate::protocol::{FailureWrite, FinishResult, State, Write};
 use crate::run::call::CallContext;
 use crate::run::driver::{Session, WriteBody};
 use crate::run::execution::{Execution, Inner};
 use crate::run::placement::{PartsPlan, Place};
+use crate::run::refusal::outcome_unknown;
+use crate::run::transaction::commit_unknown;
 use crate::signals::Ending;
 use crate::store::record::{self, Record};
 
-/// How a completion ended.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum Completion {
-    /// The answer is in the record.
+/// Whether a handler's answer was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
     Stored,
-    /// There was no record to write to: the execution ran unprotected.
+    /// It is not stored: it is a failure, or the handler has executed nothing.
+    NotStored,
+    /// There was no record to store it in.
     Unprotected,
-    /// An earlier commit of this execution was applied, with this answer.
-    Landed(Answer),
-    /// Another owner has the key. Contains its answer, if it has completed the same request.
-    LeaseLost(Option<Answer>),
     /// DynamoDB did not confirm the write in time.
-    Unconfirmed(Error),
+    Unconfirmed,
+}
+
+/// The end of an execution that replaces what the handler returned.
+#[derive(Debug)]
+pub(crate) enum Overruled {
+    /// A commit was applied, with this answer.
+    Committed(Answer),
+    /// Another owner has the record. Contains its answer, if it has completed the same request.
+    LeaseLost(Option<Answer>),
+    /// The record is released, failed or absent. Nothing was written.
+    NothingCommitted,
+    /// DynamoDB did not confirm a write in time: it was applied as a whole, or not at all.
+    Unknown(Error),
 }
 
 /// The body of a completion: the answer.
@@ -77,11 +90,11 @@ impl Execution {
     /// Stores the answer. Retries until the write is confirmed or rejected, or the time is over. If the
     /// answer cannot be stored, the record is completed with the reason. Boxed, so that the futures of
     /// callers stay small.
-    pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Completion> {
+    pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Result<Storage, Overruled>> {
         self.store_answer(answer).boxed()
     }
 
-    async fn store_answer(&self, answer: Answer) -> Completion {
+    async fn store_answer(&self, answer: Answer) -> Result<Storage, Overruled> {
         let Inner { core, call, .. } = &*self.inner;
         let now = core.table.clock.moment();
         let until = self.finish().tries_until(now);
@@ -108,25 +121,26 @@ impl Execution {
                 if !is_remembered {
                     core.forget(&call.key);
                 }
-                self.stored()
+                self.succeeded();
+                if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }
             }
             FinishResult::Committed => {
                 self.succeeded();
-                Completion::Landed(self.own(&mut session).await)
+                Err(Overruled::Committed(self.own_answer(&mut session).await))
             }
             FinishResult::LeaseLost if self.is_protected() => {
                 self.ended_as(Ending::LeaseLost);
-                Completion::LeaseLost(self.others(&mut session).await)
+                Err(Overruled::LeaseLost(self.answer_of_other_owner(&mut session).await))
             }
             FinishResult::LeaseLost => {
                 self.ended_as(Ending::FailOpen);
-                Completion::Unprotected
+                self.without_record()
             }
             FinishResult::FailureWritten
             | FinishResult::NothingWritten(_)
             | FinishResult::NotCommitted(_)
             | FinishResult::Unknown
-            | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()),
+            | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()).await,
         }
     }
 
@@ -175,15 +189,18 @@ impl Execution {
         );
     }
 
-    fn stored(&self) -> Completion {
-        self.succeeded();
-        if self.is_protected() { Completion::Stored } else { Completion::Unprotected }
+    /// A commit without a record may still be applied. Then its answer counts, not the handler's.
+    fn without_record(&self) -> Result<Storage, Overruled> {
+        if self.has_commit_in_doubt() {
+            return Err(Overruled::Unknown(commit_unknown()));
+        }
+        Ok(Storage::Unprotected)
     }
 
-    fn unconfirmed(&self, error: Error) -> Completion {
+    async fn unconfirmed(&self, error: Error) -> Result<Storage, Overruled> {
         if !self.is_protected() {
             self.ended_as(Ending::FailOpen);
-            return Completion::Unprotected;
+            return self.without_record();
         }
         self.ended_as(Ending::Unconfirmed);
         tracing::error!(
@@ -191,11 +208,20 @@ impl Execution {
             "the handler ran and its completion could not be confirmed: it may run again once \
              the lease is over"
         );
-        Completion::Unconfirmed(error)
+        if self.has_commit_in_doubt() {
+            return Err(Overruled::Unknown(commit_unknown()));
+        }
+        if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
+            self.undo().await;
+        }
+        match self.policy().unconfirmed {
+            Unconfirmed::Answer => Ok(Storage::Unconfirmed),
+            Unconfirmed::Error => Err(Overruled::Unknown(outcome_unknown(error))),
+        }
     }
 
     /// The answer in this execution's own record. If it cannot be read now, it is still stored.
-    pub(crate) async fn own(&self, session: &mut Session<'_>) -> Answer {
+    pub(crate) async fn own_answer(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
         let record = session.last.take().filter(|record| record.owner == self.inner.claim.owner);
@@ -211,7 +237,7 @@ impl Execution {
     }
 
     /// The answer stored by the owner that took over, if it completed the same request.
-    pub(crate) async fn others(&self, session: &mut Session<'_>) -> Option<Answer> {
+    pub(crate) async fn answer_of_other_owner(&self, session: &mut Session<'_>) -> Option<Answer> {
         tracing::error!(
             operation = self.operation(),
             attempt = self.attempt(),
@@ -229,11 +255,11 @@ impl Execution {
         self.open(answer.filter(|_| is_answer)?).await.ok()
     }
 
-    /// Ends a failed execution as the policy says. Whether the write is applied or not, the caller gets the
+    /// Ends a failed execution by the policy. Whether the write is applied or not, the caller gets the
     /// handler's own error.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
         if !self.policy().failure.is_kept() {
-            return self.end_without_answer(self.released(), None).await;
+            return self.end_without_answer(self.release(), None).await;
         }
         let Inner { core, call, steps, .. } = &*self.inner;
         let failure = failure.and_then(|failure| {
@@ -254,13 +280,13 @@ impl Execution {
     }
 
     /// The write that resolves a commit in doubt: the one of a failure.
-    pub(crate) fn given_up(&self) -> FailureWrite {
-        if self.policy().failure.is_kept() { FailureWrite::Keep } else { self.released() }
+    pub(crate) fn failure_write(&self) -> FailureWrite {
+        if self.policy().failure.is_kept() { FailureWrite::Keep } else { self.release() }
     }
 
     /// Releases the key, or keeps the record as FAILED if it has steps, so that the next attempt continues
     /// after them.
-    fn released(&self) -> FailureWrite {
+    fn release(&self) -> FailureWrite {
         if self.inner.steps.may_be_stored() { FailureWrite::Keep } else { FailureWrite::Release }
     }
 

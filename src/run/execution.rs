@@ -69,15 +69,15 @@ pub(crate) struct Inner {
     pub(crate) commits: Commits,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
-    nothing_executed: AtomicBool,
+    discarded: AtomicBool,
     pub(crate) steps: Steps,
     /// The stored failure of the record that was taken over.
     pub(crate) failure: Option<Stored>,
     /// Whether it has a record; see [`Execution::is_protected`].
     is_protected: bool,
-    /// The ending to signal if it succeeds.
-    start: Ending,
-    /// The ending to signal, as far as it is known.
+    /// The ending if the answer is stored.
+    success: Ending,
+    /// The ending so far.
     ending: Mutex<Option<Ending>>,
 }
 
@@ -263,7 +263,7 @@ impl Execution {
     /// # Ok(()) });
     /// ```
     pub fn discard(&self) {
-        self.inner.nothing_executed.store(true, Ordering::Relaxed);
+        self.inner.discarded.store(true, Ordering::Relaxed);
     }
 }
 
@@ -287,7 +287,7 @@ impl Execution {
         granted: Granted,
         window: Option<Window>,
         taken: Option<Record>,
-        start: Ending,
+        success: Ending,
     ) -> Self {
         let is_protected = window.is_some();
         let (steps, failure) = taken.map_or((None, None), |taken| {
@@ -311,11 +311,11 @@ impl Execution {
             turn: tokio::sync::Mutex::new(()),
             commits: Commits::default(),
             handler: AtomicWaker::new(),
-            nothing_executed: AtomicBool::new(false),
+            discarded: AtomicBool::new(false),
             steps: Steps::new(steps),
             failure,
             is_protected,
-            start,
+            success,
             ending: Mutex::new(None),
         };
         Self { inner: Arc::new(inner) }
@@ -365,7 +365,7 @@ impl Execution {
 
     /// Sets the ending of a success.
     pub(crate) fn succeeded(&self) {
-        self.ended_as(self.inner.start);
+        self.ended_as(self.inner.success);
     }
 
     /// Signals the ending, once.
@@ -381,7 +381,7 @@ impl Execution {
         self.inner.handler.wake();
     }
 
-    pub(crate) fn said_nothing_executed(&self) -> bool {
-        self.inner.nothing_executed.load(Ordering::Relaxed)
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.inner.discarded.load(Ordering::Relaxed)
     }
 }

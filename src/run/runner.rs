@@ -6,13 +6,11 @@ use std::pin::pin;
 
 use crate::answer::Answer;
 use crate::error::Error;
-use crate::fault_injection::{FaultPoint, is_broken};
-use crate::policy::Unconfirmed;
 use crate::run::caller::Progress;
-use crate::run::completion::Completion;
+use crate::run::completion::{Overruled, Storage};
 use crate::run::execution::Execution;
-use crate::run::refusal::{abandoned, lease_expired, lease_lost, outcome_unknown};
-use crate::run::transaction::{CommitOutcome, commit_unknown, given_up};
+use crate::run::refusal::{abandoned, lease_expired, lease_lost};
+use crate::run::transaction::nothing_committed;
 use crate::run::user_code::{self, Panic};
 use crate::signals::{Ending, Stopwatch};
 
@@ -61,18 +59,6 @@ pub(crate) enum RunOutcome<V, E> {
     Refused(Error),
 }
 
-/// Whether a handler's answer was stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storage {
-    Stored,
-    /// It is not stored: it is a failure, or the handler has executed nothing.
-    NotStored,
-    /// There was no record to store it in.
-    Unprotected,
-    /// DynamoDB did not confirm the write in time.
-    Unconfirmed,
-}
-
 /// A handler's panic.
 pub(crate) struct Panicked<V, E> {
     pub(crate) panic: Panic,
@@ -100,19 +86,17 @@ impl<V, E> RunOutcome<V, E> {
             ) => Self::Refused(abandoned()),
         })
     }
+}
 
-    /// The outcome of a commit, which replaces what the handler returned.
-    fn of_commit(outcome: CommitOutcome) -> Self {
-        match outcome {
-            CommitOutcome::Committed(answer) => Self::Committed(answer),
-            CommitOutcome::LeaseLost(theirs) => Self::of_other_owner(theirs),
-            CommitOutcome::GivenUp => Self::Refused(given_up()),
-            CommitOutcome::Unknown => Self::Refused(commit_unknown()),
+impl<V, E> From<Overruled> for RunOutcome<V, E> {
+    fn from(end: Overruled) -> Self {
+        match end {
+            Overruled::Committed(answer) => Self::Committed(answer),
+            Overruled::LeaseLost(Some(answer)) => Self::Replayed(answer),
+            Overruled::LeaseLost(None) => Self::Refused(lease_lost()),
+            Overruled::NothingCommitted => Self::Refused(nothing_committed()),
+            Overruled::Unknown(error) => Self::Refused(error),
         }
-    }
-
-    fn of_other_owner(answer: Option<Answer>) -> Self {
-        answer.map_or_else(|| Self::Refused(lease_lost()), Self::Replayed)
     }
 }
 
@@ -160,32 +144,23 @@ where
 {
     let Some(returned) = call_handler(execution, handler).await else {
         // Boxed, because it is rare, and the future of every call would contain it.
-        let outcome = Box::pin(execution.expire()).await;
-        return Ok(
-            outcome.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::of_commit)
-        );
+        let end = Box::pin(execution.expire()).await;
+        return Ok(end.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::from));
     };
     if let Err(panic) = &returned {
         encoding.panicked(panic);
     }
-    if let Some(outcome) = execution.close().await {
-        let ran = returned.map_err(Panicked::from).map(|returned| match returned {
-            Ok(value) => RunOutcome::Returned(value, Storage::NotStored),
-            Err(error) => RunOutcome::Failed(error),
-        });
-        return overrule(execution, outcome, ran);
+    if let Some(end) = execution.close().await {
+        return overrule(execution, end, ran(returned, Storage::NotStored));
     }
     if !execution.has_record() {
         execution.succeeded();
-        return returned.map_err(Panicked::from).map(|returned| match returned {
-            Ok(value) => RunOutcome::Returned(value, Storage::Unprotected),
-            Err(error) => RunOutcome::Failed(error),
-        });
+        return ran(returned, Storage::Unprotected);
     }
-    let ran = match returned {
+    let ended = match returned {
         Ok(Ok(value)) => Ok(conclude(encoding, execution, value).await),
         Ok(Err(error)) => {
-            if execution.said_nothing_executed() {
+            if execution.is_discarded() {
                 execution.undo().await;
             } else {
                 execution.fail(encoding.failure(&error)).await;
@@ -199,9 +174,17 @@ where
     };
     match execution.close().await {
         // The write of the failure was rejected, because a commit of this execution was applied.
-        Some(outcome) => overrule(execution, outcome, ran),
-        None => ran,
+        Some(end) => overrule(execution, end, ended),
+        None => ended,
     }
+}
+
+/// The handler's own result.
+fn ran<V, E>(returned: Result<Result<V, E>, Panic>, storage: Storage) -> Ran<V, E> {
+    Ok(match returned? {
+        Ok(value) => RunOutcome::Returned(value, storage),
+        Err(error) => RunOutcome::Failed(error),
+    })
 }
 
 /// Calls the handler until its result or its panic; a panic in the closure itself counts too. `None` if
@@ -224,68 +207,51 @@ where
     returned
 }
 
-/// Replaces what the handler returned by the outcome of its commit.
-fn overrule<V, E>(execution: &Execution, outcome: CommitOutcome, ran: Ran<V, E>) -> Ran<V, E> {
+/// Replaces what the handler returned.
+fn overrule<V, E>(execution: &Execution, end: Overruled, ran: Ran<V, E>) -> Ran<V, E> {
     let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
-    match outcome {
+    match end {
         // Nothing was committed, which the handler's failure already tells the caller.
-        CommitOutcome::GivenUp if has_failed => return ran,
-        CommitOutcome::Committed(_) if has_failed => tracing::error!(
+        Overruled::NothingCommitted if has_failed => return ran,
+        Overruled::Committed(_) if has_failed => tracing::error!(
             operation = execution.operation(),
             attempt = execution.attempt(),
             "the handler failed after its commit: the committed answer stands"
         ),
-        CommitOutcome::Committed(_)
-        | CommitOutcome::LeaseLost(_)
-        | CommitOutcome::GivenUp
-        | CommitOutcome::Unknown => {}
+        Overruled::Committed(_)
+        | Overruled::LeaseLost(_)
+        | Overruled::NothingCommitted
+        | Overruled::Unknown(_) => {}
     }
-    let instead = RunOutcome::of_commit(outcome);
     match ran {
-        Ok(_) => Ok(instead),
-        Err(panicked) => Err(Panicked { instead: Some(instead), ..panicked }),
+        Ok(_) => Ok(end.into()),
+        Err(panicked) => Err(Panicked { instead: Some(end.into()), ..panicked }),
     }
 }
 
-/// What the handler's answer does to the record, and what the caller gets.
+/// Writes what the handler's answer does to the record.
 async fn conclude<A: Encoding>(
     encoding: &A,
     execution: &Execution,
     value: A::Value,
 ) -> RunOutcome<A::Value, A::Error> {
-    let conclusion = if execution.said_nothing_executed() {
+    let conclusion = if execution.is_discarded() {
         Conclusion::NothingExecuted
     } else {
         encoding.conclude(execution, &value)
     };
-    let completion = match conclusion {
-        Conclusion::Completed(answer) => execution.complete(answer).await,
+    match conclusion {
+        Conclusion::Completed(answer) => match execution.complete(answer).await {
+            Ok(storage) => RunOutcome::Returned(value, storage),
+            Err(end) => end.into(),
+        },
         Conclusion::Failed(failure) => {
             execution.fail(failure).await;
-            return RunOutcome::Returned(value, Storage::NotStored);
+            RunOutcome::Returned(value, Storage::NotStored)
         }
         Conclusion::NothingExecuted => {
             execution.undo().await;
-            return RunOutcome::Returned(value, Storage::NotStored);
-        }
-    };
-    match completion {
-        Completion::Stored => RunOutcome::Returned(value, Storage::Stored),
-        Completion::Landed(answer) => RunOutcome::Committed(answer),
-        Completion::LeaseLost(theirs) => RunOutcome::of_other_owner(theirs),
-        // A commit without a record may still be applied. Then its answer counts, not this one.
-        Completion::Unprotected | Completion::Unconfirmed(_) if execution.has_commit_in_doubt() => {
-            RunOutcome::Refused(commit_unknown())
-        }
-        Completion::Unprotected => RunOutcome::Returned(value, Storage::Unprotected),
-        Completion::Unconfirmed(error) => {
-            if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
-                execution.undo().await;
-            }
-            match execution.policy().unconfirmed {
-                Unconfirmed::Answer => RunOutcome::Returned(value, Storage::Unconfirmed),
-                Unconfirmed::Error => RunOutcome::Refused(outcome_unknown(error)),
-            }
+            RunOutcome::Returned(value, Storage::NotStored)
         }
     }
 }

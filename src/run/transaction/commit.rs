@@ -11,13 +11,14 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 
-use super::commits::{CommitOutcome, commit_unknown, given_up, other_commit};
+use super::commits::{commit_unknown, nothing_committed, other_commit};
 use super::{items, json};
 use crate::answer::{Answer, AnswerKind, Stored};
 use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
 use crate::protocol::{
     Command, Condition, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write,
 };
+use crate::run::completion::Overruled;
 use crate::run::driver::{EmptyBody, Session, WriteBody};
 use crate::run::execution::Execution;
 use crate::run::refusal::lease_lost;
@@ -210,7 +211,7 @@ impl Execution {
 
     /// The handler has returned. Returns the outcome of its commits, if they have ended the operation.
     /// A commit whose future was dropped is resolved first.
-    pub(crate) async fn close(&self) -> Option<CommitOutcome> {
+    pub(crate) async fn close(&self) -> Option<Overruled> {
         let outcome = self.close_in_turn().await;
         if let Some(outcome) = &outcome {
             self.note_outcome(outcome);
@@ -218,18 +219,18 @@ impl Execution {
         outcome
     }
 
-    async fn close_in_turn(&self) -> Option<CommitOutcome> {
+    async fn close_in_turn(&self) -> Option<Overruled> {
         let clock = &self.inner.core.table.clock;
         let Some(_turn) = clock.within(self.longest_commit(), self.inner.turn.lock()).await else {
-            return Some(CommitOutcome::Unknown);
+            return Some(Overruled::Unknown(commit_unknown()));
         };
-        let command = self.finish().close(clock.moment(), self.given_up());
+        let command = self.finish().close(clock.moment(), self.failure_write());
         // Boxed: most executions have no commit to resolve.
         Box::pin(self.conclude(command?)).await
     }
 
     /// Resolves a commit whose future was dropped.
-    async fn conclude(&self, command: Command<FinishResult>) -> Option<CommitOutcome> {
+    async fn conclude(&self, command: Command<FinishResult>) -> Option<Overruled> {
         let mut session = self.session();
         let ended = session.drive(&mut &self.inner.finish, command, &mut EmptyBody).await;
         self.outcome(ended, &mut session).await
@@ -237,22 +238,22 @@ impl Execution {
 
     /// The handler was stopped because its lease expired. Returns the outcome of its commits, if they have
     /// ended the operation.
-    pub(crate) fn expire(&self) -> BoxFuture<'_, Option<CommitOutcome>> {
+    pub(crate) fn expire(&self) -> BoxFuture<'_, Option<Overruled>> {
         self.expire_in_turn().boxed()
     }
 
-    async fn expire_in_turn(&self) -> Option<CommitOutcome> {
+    async fn expire_in_turn(&self) -> Option<Overruled> {
         self.ended_as(Ending::LeaseExpired);
         let clock = &self.inner.core.table.clock;
         let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
         let command = self.finish().expire(clock.moment());
         let outcome = self.conclude(command?).await?;
         match outcome {
-            CommitOutcome::Committed(_) | CommitOutcome::LeaseLost(_) => {
+            Overruled::Committed(_) | Overruled::LeaseLost(_) => {
                 self.note_outcome(&outcome);
                 Some(outcome)
             }
-            CommitOutcome::GivenUp | CommitOutcome::Unknown => None,
+            Overruled::NothingCommitted | Overruled::Unknown(_) => None,
         }
     }
 
@@ -269,21 +270,17 @@ impl Execution {
         Tries::until(self.finish().tries_until(self.inner.core.table.clock.moment()))
     }
 
-    fn note_outcome(&self, outcome: &CommitOutcome) {
+    fn note_outcome(&self, outcome: &Overruled) {
         match outcome {
-            CommitOutcome::Committed(_) => self.succeeded(),
-            CommitOutcome::LeaseLost(_) => self.ended_as(Ending::LeaseLost),
-            CommitOutcome::GivenUp => self.ended_as(Ending::Failed),
-            CommitOutcome::Unknown => self.ended_as(Ending::Unconfirmed),
+            Overruled::Committed(_) => self.succeeded(),
+            Overruled::LeaseLost(_) => self.ended_as(Ending::LeaseLost),
+            Overruled::NothingCommitted => self.ended_as(Ending::Failed),
+            Overruled::Unknown(_) => self.ended_as(Ending::Unconfirmed),
         }
     }
 
     /// How the commits ended the operation.
-    async fn outcome(
-        &self,
-        ended: FinishResult,
-        session: &mut Session<'_>,
-    ) -> Option<CommitOutcome> {
+    async fn outcome(&self, ended: FinishResult, session: &mut Session<'_>) -> Option<Overruled> {
         match ended {
             FinishResult::Stored | FinishResult::Committed => {
                 let sent = self.inner.commits.applied().filter(|_| ended == FinishResult::Stored);
@@ -291,16 +288,16 @@ impl Execution {
                     answer
                 } else {
                     self.read_record(session).await;
-                    self.own(session).await
+                    self.own_answer(session).await
                 };
-                Some(CommitOutcome::Committed(answer))
+                Some(Overruled::Committed(answer))
             }
             FinishResult::LeaseLost => {
                 self.read_record(session).await;
-                Some(CommitOutcome::LeaseLost(self.others(session).await))
+                Some(Overruled::LeaseLost(self.answer_of_other_owner(session).await))
             }
-            FinishResult::NothingWritten(_) => Some(CommitOutcome::GivenUp),
-            FinishResult::Unknown => Some(CommitOutcome::Unknown),
+            FinishResult::NothingWritten(_) => Some(Overruled::NothingCommitted),
+            FinishResult::Unknown => Some(Overruled::Unknown(commit_unknown())),
             FinishResult::FailureWritten
             | FinishResult::NotCommitted(_)
             | FinishResult::Unconfirmed => None,
@@ -347,7 +344,7 @@ fn refusal(ended: FinishResult) -> CommitError {
         FinishResult::LeaseLost => CommitError::Ended(lease_lost()),
         FinishResult::NothingWritten(_)
         | FinishResult::FailureWritten
-        | FinishResult::NotCommitted(_) => CommitError::Ended(given_up()),
+        | FinishResult::NotCommitted(_) => CommitError::Ended(nothing_committed()),
         FinishResult::Unknown | FinishResult::Unconfirmed => CommitError::Ended(commit_unknown()),
     }
 }

@@ -27,21 +27,8 @@ impl Commits {
     }
 }
 
-/// How commits have ended an operation.
-#[derive(Debug)]
-pub(crate) enum CommitOutcome {
-    /// The items and this answer were applied.
-    Committed(Answer),
-    /// Another owner has the record. Contains its answer, if it has completed. Nothing was written.
-    LeaseLost(Option<Answer>),
-    /// The record is released, failed or absent. Nothing was written.
-    GivenUp,
-    /// DynamoDB did not confirm in time: all was written, or nothing.
-    Unknown,
-}
-
 /// The error of a commit whose record is released, failed or absent.
-pub(crate) fn given_up() -> Error {
+pub(crate) fn nothing_committed() -> Error {
     let message =
         "the commit could not be confirmed, and can no longer be applied: nothing was written";
     Error::new(ErrorKind::Unavailable, message)

@@ -21,7 +21,7 @@ use crate::run::placement::Unplaced;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
-pub(crate) use self::commits::{CommitOutcome, Commits, commit_unknown, given_up};
+pub(crate) use self::commits::{Commits, commit_unknown, nothing_committed};
 pub(crate) use self::run::{TransactionEncoding, TransactionOutcome, run_transaction};
 
 pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidTransaction> {

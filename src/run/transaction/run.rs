@@ -9,9 +9,10 @@ use crate::answer::Answer;
 use crate::error::{ConditionFailed, Error, InvalidTransaction};
 use crate::run::call::CallContext;
 use crate::run::caller::{Caller, Progress, look_up};
+use crate::run::completion::Storage;
 use crate::run::core::Core;
 use crate::run::refusal::failed;
-use crate::run::runner::{Panicked, RunOutcome, Storage};
+use crate::run::runner::{Panicked, RunOutcome};
 use crate::run::user_code::{self, Panic};
 use crate::store::ItemsRefusal;
 
