@@ -25,7 +25,7 @@ pub(crate) struct Packed {
 
 impl Unstorable {
     /// Returns what is stored instead of the answer.
-    pub(crate) fn instead(&self) -> Stored {
+    pub(crate) fn replacement(&self) -> Stored {
         match self {
             Self::TooLarge { .. } => Stored::unavailable(self.to_string()),
             Self::NotEncoded(_) => Stored::unavailable(NOT_ENCODED),

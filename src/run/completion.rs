@@ -158,7 +158,7 @@ impl Execution {
             Ok(stored) => (stored, None),
             Err(unplaced) => {
                 self.report_unstorable(&unplaced.to_string());
-                (unplaced.instead(), None)
+                (unplaced.replacement(), None)
             }
         }
     }

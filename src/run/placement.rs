@@ -41,9 +41,9 @@ pub(crate) enum Unplaced {
 
 impl Unplaced {
     /// Returns what is stored instead of the answer.
-    pub(crate) fn instead(&self) -> Stored {
+    pub(crate) fn replacement(&self) -> Stored {
         match self {
-            Self::Unstorable(unstorable) => unstorable.instead(),
+            Self::Unstorable(unstorable) => unstorable.replacement(),
             Self::PartsNotWritten(_) => Stored::unavailable(reason::PARTS_NOT_WRITTEN),
         }
     }

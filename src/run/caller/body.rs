@@ -131,7 +131,7 @@ impl<'a> CallBody<'a> {
             Err(Unplaced::PartsNotWritten(error)) => Err(error),
             Err(unplaced @ Unplaced::Unstorable(_)) => {
                 self.report_unstorable(&unplaced.to_string());
-                Ok(Some(unplaced.instead()))
+                Ok(Some(unplaced.replacement()))
             }
         }
     }
