@@ -105,7 +105,7 @@ pub(crate) fn shortest(
     None
 }
 
-/// Whether `FAULT_BOUND=full` is set. Every scenario is then searched with two callers and two faults, and
+/// Whether `FAULT_BOUND=full` is set. Each scenario is then searched with two callers and two faults, and
 /// with three callers and one fault, which takes hours.
 pub(crate) fn is_full() -> bool {
     std::env::var("FAULT_BOUND").is_ok_and(|bound| bound == "full")

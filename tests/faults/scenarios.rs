@@ -102,11 +102,17 @@ const BASIC: Scenario = Scenario {
     may_end: |_| false,
 };
 
-/// Defines the list of scenarios and one test with the exhaustive search of each.
+/// Defines the list of scenarios. Random schedules use all of them. Those of `exhaustive` have a test that
+/// searches every schedule: the search of every state knows only the machines that the others are about.
 macro_rules! scenarios {
-    ($($name:ident { $($field:ident: $value:expr),* $(,)? })*) => {
-        pub(crate) const ALL: &[Scenario] =
-            &[$(Scenario { name: stringify!($name), $($field: $value,)* ..BASIC }),*];
+    (
+        exhaustive { $($name:ident { $($field:ident: $value:expr),* $(,)? })* }
+        random { $($other:ident { $($set:ident: $to:expr),* $(,)? })* }
+    ) => {
+        pub(crate) const ALL: &[Scenario] = &[
+            $(Scenario { name: stringify!($name), $($field: $value,)* ..BASIC },)*
+            $(Scenario { name: stringify!($other), $($set: $to,)* ..BASIC },)*
+        ];
 
         mod exhaustive {
             $(#[test]
@@ -118,52 +124,56 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    exhaustive {
     release { fates: Fate::FAULTS }
-    retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), failures: 2, may_end: is_failure }
-    decline_retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), ends: &[HandlerEnd::Fail, HandlerEnd::Decline], failures: 2, may_end: is_failure }
-    replay_errors { call: run_replaying_errors, may_end: is_failure }
-    decline { ends: &[HandlerEnd::Decline] }
-    mismatch { mismatch: Some(1), may_end: is_mismatch }
-    transaction_mismatch { mismatch: Some(1), call: run_or_transact, may_end: is_mismatch }
-    in_progress_wait { policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }) }
-    reject_takeover { policy: |policy| policy.takeover(Takeover::Reject), may_end: is_abandoned }
-    fail_open { policy: |policy| policy.outage(Outage::Open), failures: 0 }
-    unconfirmed_error { policy: |policy| policy.unconfirmed(Unconfirmed::Error), failures: 0 }
-    renewed { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
-    renewed_late { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, handler_timers: 2, margin: 9 * SECOND }
-    lease_goes_on { handlers_continue: true, policy: |policy| policy.lease_expired(LeaseExpired::Continue) }
-    renewed_goes_on { handlers_continue: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
-    clocks { clocks: 2, failures: 0 }
-    clocks_renewed { clocks: 2, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
-    clocks_go_on { bounds: ALONE, clocks: 1, handlers_continue: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pauses: 0, handler_timers: 1, margin: 9 * SECOND }
-    clocks_commit { commits: true, clocks: 2, call: run_committing, failures: 0 }
-    steps { call: run_steps }
-    reconcile { call: run_reconciling, failures: 0 }
-    commit { commits: true, call: run_committing }
-    commit_retain { max_attempts: Some(2), commits: true, policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), call: run_committing, may_end: is_failure }
-    commit_sdk_retries { commits: true, call: run_committing, tries: 2, failures: 0, fates: Fate::FAULTS }
-    commit_renewed { commits: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), call: run_committing, failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
-    transaction { commits: true, call: run_transaction, failures: 0 }
-    transaction_wait { commits: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }), call: run_transaction, failures: 0 }
-    transaction_beside_runs { call: run_or_transact }
-    parts { policy: in_parts, failures: 0, has_stale_reads: true }
-    parts_reconcile { policy: in_parts, call: run_reconciling, failures: 0, has_stale_reads: true }
-    read_first { policy: read_first, failures: 0, has_stale_reads: true }
-    read_first_mismatch { mismatch: Some(1), policy: read_first, failures: 0, has_stale_reads: true, may_end: is_mismatch }
-    read_first_open { policy: |policy| read_first(policy).outage(Outage::Open), failures: 0, has_stale_reads: true }
-    read_first_consistent { policy: |policy| policy.first_request(FirstRequest::ConsistentRead) }
-    shared { shared: true }
-    shared_wait { shared: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }), failures: 0 }
-    shared_mismatch { shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
-    shared_open { shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
-    shared_retention { shared: true, policy: short_lived, failures: 0, pause: 5 * SECOND, fates: &[] }
-    short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
-    sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
-    taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
-    taker_slow { skews: [0, -5 * MINUTE, 0], failures: 0 }
-    owner_fast { skews: [5 * MINUTE, 0, 0], failures: 0 }
-    owner_slow { skews: [-5 * MINUTE, 0, 0], failures: 0 }
-    owner_slow_renewed { skews: [-5 * MINUTE, 0, 0], policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+        unconfirmed_error { policy: |policy| policy.unconfirmed(Unconfirmed::Error), failures: 0 }
+        renewed { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+        renewed_late { policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 5 * SECOND, handler_timers: 2, margin: 9 * SECOND }
+        lease_goes_on { handlers_continue: true, policy: |policy| policy.lease_expired(LeaseExpired::Continue) }
+        renewed_goes_on { handlers_continue: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+        clocks { clocks: 2, failures: 0 }
+        clocks_go_on { bounds: ALONE, clocks: 1, handlers_continue: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pauses: 0, handler_timers: 1, margin: 9 * SECOND }
+        steps { call: run_steps }
+        reconcile { call: run_reconciling, failures: 0 }
+        commit { commits: true, call: run_committing }
+        commit_sdk_retries { commits: true, call: run_committing, tries: 2, failures: 0, fates: Fate::FAULTS }
+        transaction { commits: true, call: run_transaction, failures: 0 }
+        parts { policy: in_parts, failures: 0, has_stale_reads: true }
+        parts_reconcile { policy: in_parts, call: run_reconciling, failures: 0, has_stale_reads: true }
+        read_first_mismatch { mismatch: Some(1), policy: read_first, failures: 0, has_stale_reads: true, may_end: is_mismatch }
+        shared { shared: true }
+        shared_wait { shared: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }), failures: 0 }
+        shared_mismatch { shared: true, mismatch: Some(1), failures: 0, may_end: is_mismatch }
+        shared_open { shared: true, policy: |policy| policy.outage(Outage::Open), failures: 0 }
+        shared_retention { shared: true, policy: short_lived, failures: 0, pause: 5 * SECOND, fates: &[] }
+        sdk_retries { tries: 2, failures: 0, fates: Fate::FAULTS }
+    }
+    random {
+        retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), failures: 2, may_end: is_failure }
+        decline_retain { max_attempts: Some(2), policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), ends: &[HandlerEnd::Fail, HandlerEnd::Decline], failures: 2, may_end: is_failure }
+        replay_errors { call: run_replaying_errors, may_end: is_failure }
+        decline { ends: &[HandlerEnd::Decline] }
+        mismatch { mismatch: Some(1), may_end: is_mismatch }
+        transaction_mismatch { mismatch: Some(1), call: run_or_transact, may_end: is_mismatch }
+        in_progress_wait { policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(50) }) }
+        reject_takeover { policy: |policy| policy.takeover(Takeover::Reject), may_end: is_abandoned }
+        fail_open { policy: |policy| policy.outage(Outage::Open), failures: 0 }
+        clocks_renewed { clocks: 2, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+        clocks_commit { commits: true, clocks: 2, call: run_committing, failures: 0 }
+        commit_retain { max_attempts: Some(2), commits: true, policy: |policy| policy.failure(Failure::Retain { max_attempts: 2 }), call: run_committing, may_end: is_failure }
+        commit_renewed { commits: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), call: run_committing, failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+        transaction_wait { commits: true, policy: |policy| policy.in_progress(InProgress::Wait { timeout: Duration::from_millis(60) }), call: run_transaction, failures: 0 }
+        transaction_beside_runs { call: run_or_transact }
+        read_first { policy: read_first, failures: 0, has_stale_reads: true }
+        read_first_open { policy: |policy| read_first(policy).outage(Outage::Open), failures: 0, has_stale_reads: true }
+        read_first_consistent { policy: |policy| policy.first_request(FirstRequest::ConsistentRead) }
+        short_retention { policy: |policy| policy.retention(Duration::from_secs(1)), failures: 0, pauses: 2, pause: 2 * SECOND + 500 }
+        taker_fast { skews: [0, 5 * MINUTE, 0], failures: 0 }
+        taker_slow { skews: [0, -5 * MINUTE, 0], failures: 0 }
+        owner_fast { skews: [5 * MINUTE, 0, 0], failures: 0 }
+        owner_slow { skews: [-5 * MINUTE, 0, 0], failures: 0 }
+        owner_slow_renewed { skews: [-5 * MINUTE, 0, 0], policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))), failures: 0, pause: 9 * SECOND, handler_timers: 1, margin: 9 * SECOND }
+    }
 }
 
 fn read_first(policy: Policy) -> Policy {
