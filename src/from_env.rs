@@ -11,8 +11,9 @@ use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 
+use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
-use crate::idempotency::{Builder, Idempotency};
+use crate::idempotency::Idempotency;
 
 /// The environment variable that names the table.
 ///

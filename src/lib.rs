@@ -107,6 +107,7 @@
 #[path = "macros.rs"]
 pub mod __macros;
 mod answer;
+mod builder;
 mod clock;
 mod error;
 #[cfg(feature = "event")]
@@ -161,6 +162,7 @@ pub use crate::__macros::idempotent;
 use dynamodb_idempotency_protocol as protocol;
 
 pub use crate::answer::codec::{AnswerCodec, CodecError};
+pub use crate::builder::Builder;
 pub use crate::error::{
     CommitError, ConditionFailed, Error, ErrorKind, InvalidTransaction, MAX_TRANSACTION_ITEMS,
     RunError, StepError, TransactionError,
@@ -170,7 +172,7 @@ pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 pub use crate::from_env::{TABLE_ENV, sdk_config_loader};
 #[cfg(any(feature = "event", feature = "http"))]
 pub use crate::future::ResponseFuture;
-pub use crate::idempotency::{Builder, Idempotency};
+pub use crate::idempotency::Idempotency;
 pub use crate::operation::{Call, Operation, Outcome, Unset};
 #[cfg(feature = "admin")]
 #[doc(hidden)]

@@ -58,7 +58,7 @@ where
         "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
          any, such as us-east-1"
             .to_owned()
-    } else if says(&error, "endpoint must contain scheme").is_some() {
+    } else if has_no_scheme(&error) {
         "the DynamoDB endpoint has no scheme: AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or \
          https://, and so must an endpoint set in code"
             .to_owned()
@@ -77,7 +77,7 @@ where
     match &error {
         SdkError::ConstructionFailure(_) => unsent(error),
         // An earlier try may have been executed, before the credentials expired.
-        _ if has_no_credentials(&error) => unsent(error),
+        _ if has_no_credentials(&error) || has_no_scheme(&error) => unsent(error),
         SdkError::ServiceError(context) => {
             let refused = context.raw().status().is_client_error();
             let code = context.err().code().map(str::to_owned);
@@ -206,6 +206,10 @@ fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
         next = error.source();
     }
     false
+}
+
+fn has_no_scheme(error: &(dyn StdError + 'static)) -> bool {
+    says(error, "endpoint must contain scheme").is_some()
 }
 
 #[cfg(test)]

@@ -52,8 +52,9 @@ pub use self::example::{abandoned_example, example, refused_example};
 #[doc(hidden)]
 pub use self::message_example::message_example;
 pub use self::record::SandboxRecord;
+use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
-use crate::idempotency::{Builder, Idempotency};
+use crate::idempotency::Idempotency;
 #[doc(inline)]
 pub use crate::ops::admin::{StoredAnswer, StoredRecord, StoredState};
 use crate::store::key::Scope;

@@ -208,10 +208,13 @@ async fn an_endpoint_without_a_scheme_is_reported_with_the_setting() {
         let client = Client::from_conf(config(&store, &link).endpoint_url(endpoint).build());
         let idempotency = Idempotency::new(client, store.table());
         let error = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap_err();
-        let error = error.idempotency().expect("an error of the crate");
-        assert_eq!(error.kind(), ErrorKind::Configuration);
-        let advice = "AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or https://";
-        assert!(error.to_string().contains(advice), "{error:#?}");
+        let error = error.into_handler().unwrap_err();
+        let created = idempotency.create_table().await.unwrap_err();
+        for error in [error, created] {
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            let advice = "AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or https://";
+            assert!(error.to_string().contains(advice), "{error:#?}");
+        }
     }
     assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
 }

@@ -1,0 +1,427 @@
+//! The settings of an [`Idempotency`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
+
+use crate::answer::codec::{AnswerCodec, Coding};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::fault_injection::ClockShift;
+use crate::idempotency::Idempotency;
+use crate::policy::Policy;
+use crate::run::cache::Cache;
+use crate::run::core::Core;
+use crate::run::kill_switch::{self, DISABLED_ENV};
+use crate::signals::{Log, LogKey};
+use crate::store::schema::TableSchema;
+use crate::store::{Snapshot, Table, watchable};
+
+/// Default of [`Builder::request_timeout`].
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default of [`Builder::clock_tolerance`].
+const DEFAULT_CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
+const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
+
+/// Builds an [`Idempotency`].
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::signals::LogKey;
+/// use dynamodb_idempotency::policy::Takeover;
+/// use dynamodb_idempotency::{Idempotency, TableSchema};
+///
+/// let idempotency = Idempotency::builder(client, "shared")
+///     .schema(TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK"))
+///     .policy(|policy| policy.takeover(Takeover::Reject))
+///     .request_timeout(Duration::from_secs(2))
+///     .log_key(LogKey::Omitted)
+///     .build()?;
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+#[must_use = "call build()"]
+pub struct Builder {
+    client: Client,
+    table: String,
+    schema: TableSchema,
+    policy: Policy,
+    request_timeout: Duration,
+    clock_tolerance: Duration,
+    log: Log,
+    coding: Coding,
+    report_capacity: bool,
+    disabled: bool,
+    local_cache: usize,
+    pub(crate) clock_shift: ClockShift,
+}
+
+impl Builder {
+    pub(crate) fn new(client: Client, table: String) -> Self {
+        Self {
+            client,
+            table,
+            schema: TableSchema::default(),
+            policy: Policy::default(),
+            request_timeout: DEFAULT_REQUEST_TIMEOUT,
+            clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
+            log: Log::default(),
+            coding: Coding::default(),
+            report_capacity: false,
+            disabled: kill_switch::is_set(),
+            local_cache: 0,
+            clock_shift: ClockShift::default(),
+        }
+    }
+
+    /// Sets the names of the table's key and attributes. Default: those of `docs/protocol.md`.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::{Idempotency, TableSchema};
+    ///
+    /// let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
+    /// let idempotency = Idempotency::builder(client, "shared").schema(schema).build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn schema(mut self, schema: TableSchema) -> Self {
+        self.schema = schema;
+        self
+    }
+
+    /// Changes the policy that operations inherit.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::policy::Takeover;
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .policy(|policy| policy.takeover(Takeover::Reject))
+    ///     .build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
+        self.policy = change(self.policy);
+        self
+    }
+
+    /// Limits how long DynamoDB may delay a call. At least 100 ms; default 5 s.
+    ///
+    /// Before the handler starts, the limit covers all requests together, with the SDK's retries.
+    /// The first request may take half of it, each later one half of the remaining time. Time spent
+    /// waiting for another owner does not count. When the limit is reached, [`Policy::outage`]
+    /// decides.
+    ///
+    /// Once the handler runs, each request may take this long. The outcome of a request without a
+    /// response by then is unknown. A deadline, or a lease that must be renewed, shortens the
+    /// limit.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .request_timeout(Duration::from_secs(2))
+    ///     .build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// Sets how far the local clock may differ from DynamoDB's. At most 10 s; default 1 s.
+    ///
+    /// If the difference is larger, the crate writes a fresh lease a second time, with corrected
+    /// times, which costs one write. A value below the default causes needless writes, because
+    /// DynamoDB's `Date` header has a resolution of one second.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency")
+    ///     .clock_tolerance(Duration::from_secs(3))
+    ///     .build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
+        self.clock_tolerance = tolerance;
+        self
+    }
+
+    /// Sets what the spans of calls show of their keys. Default: [`LogKey::Hashed`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
+    ///
+    /// let idempotency =
+    ///     Idempotency::builder(client, "idempotency").log_key(LogKey::Verbatim).build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn log_key(mut self, log_key: LogKey) -> Self {
+        self.log.key = log_key;
+        self
+    }
+
+    /// Logs the end of a first run at INFO, like the end of every other call.
+    ///
+    /// By default first runs end at DEBUG, so that a function that logs at INFO is silent as long
+    /// as nothing repeats. With this setting the log has one line for each call. A metric filter can then
+    /// count first runs and replays.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").log_first_runs().build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn log_first_runs(mut self) -> Self {
+        self.log.first_runs = true;
+        self
+    }
+
+    /// Stores answers through a codec, for example encrypted. Default: no codec.
+    ///
+    /// Without a codec, small answers are readable in the DynamoDB console. The codec applies to
+    /// all operations of this [`Idempotency`]; see [`AnswerCodec`].
+    ///
+    /// Each process that reads the table needs the codec. Without it, or without the key that
+    /// encrypted an answer, a repeat gets
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). This includes
+    /// instances of an older deployment while a newer one with a codec rolls out. Answers stored
+    /// before the codec was added stay readable; see
+    /// [`reject_plain_answers`](Self::reject_plain_answers).
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::Client;
+    /// use dynamodb_idempotency::{AnswerCodec, Error, Idempotency};
+    ///
+    /// fn coded(client: Client, codec: impl AnswerCodec + 'static) -> Result<Idempotency, Error> {
+    ///     Idempotency::builder(client, "idempotency").answer_codec(codec).build()
+    /// }
+    /// ```
+    pub fn answer_codec(mut self, codec: impl AnswerCodec + 'static) -> Self {
+        self.coding.codec = Some(Arc::new(codec));
+        self
+    }
+
+    /// Rejects answers and steps that no [codec](Self::answer_codec) wrote.
+    ///
+    /// Only for use with a codec. By default they are read, so that you can add a codec while the
+    /// table holds older answers.
+    ///
+    /// A repeat of such an answer gets
+    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Choose this if
+    /// others can write to the table, as soon as the last plain answer is past its retention.
+    /// Otherwise they could replace an encoded answer with a plain one.
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::Client;
+    /// use dynamodb_idempotency::{AnswerCodec, Error, Idempotency};
+    ///
+    /// fn coded(client: Client, codec: impl AnswerCodec + 'static) -> Result<Idempotency, Error> {
+    ///     Idempotency::builder(client, "idempotency")
+    ///         .answer_codec(codec)
+    ///         .reject_plain_answers()
+    ///         .build()
+    /// }
+    /// ```
+    pub fn reject_plain_answers(mut self) -> Self {
+        self.coding.rejects_plain = true;
+        self
+    }
+
+    /// Reports the capacity units of each request.
+    ///
+    /// DynamoDB returns them with each response, at the cost of some bytes but no units. They
+    /// appear as [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity().build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn report_capacity(mut self) -> Self {
+        self.report_capacity = true;
+        self
+    }
+
+    /// Switches idempotency off: every call runs its handler, and nothing is stored.
+    ///
+    /// No request is sent to the table, and no call is rejected. Commits and transactions are
+    /// written without the crate's record. Default: the value of the variable
+    /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV).
+    ///
+    /// For tests of handlers, and for an emergency in which running twice is better than not
+    /// running. The crate logs a warning when it is built, and one for each call.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use dynamodb_idempotency::Outcome;
+    ///
+    /// // In a test of a handler that is not about idempotency.
+    /// let off = sandbox.builder().disabled().build()?;
+    /// for _ in 0..2 {
+    ///     let operation = off.operation("charge").key("order-42");
+    ///     let outcome = operation.run_with_outcome(async |_| Ok::<_, std::io::Error>(1200)).await?;
+    ///     assert_eq!(outcome, Outcome::Unprotected(1200));
+    /// }
+    /// # Ok(()) });
+    /// ```
+    pub fn disabled(mut self) -> Self {
+        self.disabled = true;
+        self
+    }
+
+    /// Keeps idempotency on, whatever the variable [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV)
+    /// says.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").enabled().build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn enabled(mut self) -> Self {
+        self.disabled = false;
+        self
+    }
+
+    /// Keeps completed answers in memory, up to about `bytes` in total. Default: 0, no cache.
+    ///
+    /// A repeat of the same request is then answered without DynamoDB. The least recently used
+    /// answers are dropped first. An answer larger than a quarter of `bytes` is not kept.
+    ///
+    /// An answer is kept until its retention ends, by the wall clock or the monotonic clock,
+    /// whichever is first. It is used only for the same fingerprint. If this process runs an
+    /// operation again ([`Completed::Execute`](crate::policy::Completed::Execute)), it drops the answer.
+    /// The cache does not notice when another process changes a finished record (runs it again, or
+    /// deletes it by hand).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// let cached = sandbox.builder().local_cache(1 << 20).build()?;
+    /// let charge = || cached.operation("charge").key("order-42");
+    /// charge().run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
+    ///
+    /// // Not even DynamoDB is asked.
+    /// drop(sandbox);
+    /// let repeat = charge().run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?;
+    /// assert_eq!(repeat, "re_1");
+    /// # Ok(()) });
+    /// ```
+    pub fn local_cache(mut self, bytes: usize) -> Self {
+        self.local_cache = bytes;
+        self
+    }
+
+    /// Checks the settings and creates the [`Idempotency`].
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// let builder = sandbox.builder().policy(|policy| policy.retention(Duration::ZERO));
+    /// assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::Configuration);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if a setting is out of its
+    /// bounds, or if two attributes have the same name.
+    pub fn build(self) -> Result<Idempotency, Error> {
+        self.schema.validate()?;
+        if self.clock_tolerance > MAX_CLOCK_TOLERANCE {
+            let message =
+                "clock_tolerance is over 10 s: a lease of 30 s would be over before it is certain";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        self.policy.validate(self.clock_tolerance)?;
+        if self.request_timeout < Duration::from_millis(100) {
+            let message =
+                "request_timeout is below 100 ms: DynamoDB would hardly ever answer in time";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        if self.coding.rejects_plain && self.coding.codec.is_none() {
+            let message = "reject_plain_answers() needs an answer_codec: no answer could be read";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        let cache = (self.local_cache > 0).then(|| Cache::new(self.local_cache)).transpose()?;
+        Ok(self.assemble(cache))
+    }
+
+    pub(crate) fn assemble(self, cache: Option<Cache>) -> Idempotency {
+        if self.disabled {
+            tracing::warn!(
+                table = self.table,
+                "idempotency is switched OFF: handlers run for every repeat \
+                 ({DISABLED_ENV}, or Builder::disabled)"
+            );
+        }
+        let snapshot = Arc::<Snapshot>::default();
+        let client = watchable(&self.client, Arc::clone(&snapshot), self.request_timeout);
+        // The client's own time source, so that the SDK and the crate see the same time.
+        let source = client.config().time_source().unwrap_or_default();
+        let knows_time = self.disabled || self.clock_shift.knows_time();
+        let clock = Clock::new(source, self.clock_shift);
+        if knows_time {
+            clock.trust_local();
+        }
+        let table = Table {
+            client,
+            snapshot,
+            name: self.table,
+            schema: self.schema,
+            clock,
+            request_timeout: self.request_timeout,
+            capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
+        };
+        let core = Core {
+            table,
+            is_disabled: self.disabled,
+            policy: self.policy,
+            clock_tolerance: self.clock_tolerance,
+            log: self.log,
+            coding: self.coding,
+            cache,
+        };
+        Idempotency { core: Arc::new(core) }
+    }
+}
+
+#[cfg(feature = "fault-injection")]
+impl Builder {
+    /// Moves the monotonic clock of a test by the given milliseconds, forward or back.
+    #[doc(hidden)]
+    pub fn shift_monotonic_clock(
+        mut self,
+        shift: impl Fn() -> i64 + Send + Sync + 'static,
+    ) -> Self {
+        self.clock_shift.set(shift);
+        self
+    }
+
+    /// Lets a test begin with a process that has heard of the store before, and whose clock is right.
+    #[doc(hidden)]
+    pub const fn knows_time(mut self, knows_time: bool) -> Self {
+        self.clock_shift.knows_time = knows_time;
+        self
+    }
+}
