@@ -67,7 +67,7 @@
 ///
 /// ```
 /// use dynamodb_idempotency::policy::Failure;
-/// use dynamodb_idempotency::{Idempotency, RunError, StepError, idempotent};
+/// use dynamodb_idempotency::{Idempotency, RunError, idempotent};
 ///
 /// struct Shop { idempotency: Idempotency }
 ///
@@ -79,7 +79,7 @@
 ///         execution = execution,
 ///         policy = |policy| policy.failure(Failure::Retain { max_attempts: 3 }),
 ///     )]
-///     async fn book(&self, seat: &str) -> Result<u32, RunError<StepError<std::io::Error>>> {
+///     async fn book(&self, seat: &str) -> Result<u32, RunError<RunError<std::io::Error>>> {
 ///         execution.step("reserve", async { Ok(7) }).await
 ///     }
 /// }

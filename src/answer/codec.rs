@@ -39,8 +39,8 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 /// reason is stored instead of the answer. The first caller gets its answer, and repeats get
 /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Nothing is ever stored
 /// unencoded. A commit or a transaction is not sent in this case. For a step, the result is lost:
-/// the handler gets [`StepError::NotStored`](crate::StepError::NotStored), each later attempt gets
-/// `AnswerUnavailable` at that step, and the step never runs again.
+/// the handler gets `AnswerUnavailable`, with [`Error::step_ran`](crate::Error::step_ran), each later
+/// attempt gets `AnswerUnavailable` at that step, and the step never runs again.
 ///
 /// If `decode` fails, a repeat gets `AnswerUnavailable` (for a failure that is kept,
 /// [`Failed`](crate::ErrorKind::Failed)), nothing runs, and the record does not change. Steps are

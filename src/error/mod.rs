@@ -1,21 +1,22 @@
 //! The crate's error: its kinds, and what the caller does about each.
 
-mod step;
-mod transaction;
+mod condition;
+mod json_fault;
+mod run_error;
 
+use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-pub use self::step::StepError;
-pub(crate) use self::transaction::Failed;
-pub use self::transaction::{
-    CommitError, ConditionFailed, InvalidTransaction, MAX_TRANSACTION_ITEMS, TransactionError,
-};
+pub(crate) use self::condition::Failed;
+pub use self::condition::{ConditionFailed, MAX_TRANSACTION_ITEMS};
+pub(crate) use self::json_fault::JsonFault;
+pub use self::run_error::RunError;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// The error of an operation that returned no answer.
+/// The error of the crate: of a call, a step, a commit, a transaction or a setting.
 ///
 /// Match on [`kind`](Self::kind). The message is for people and contains neither the key nor the
 /// tenant. It never contains the handler's own error: see [`RunError`].
@@ -49,6 +50,8 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     source: Option<Source>,
+    condition_failed: Option<ConditionFailed>,
+    step_ran: bool,
 }
 
 /// What the caller should do about an [`Error`].
@@ -69,9 +72,14 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call itself is wrong: the key is missing or too long, the payload cannot be serialized,
-    /// or two steps have the same name. **Fix the call.** Nothing ran.
+    /// The call itself is wrong: the key is missing or too long, or the payload cannot be serialized.
+    /// **Fix the call.** Nothing ran.
     InvalidInput,
+    /// The handler used its [`Execution`](crate::Execution) wrongly: the name of a step is empty, too
+    /// long or used already, no room is left for a step, or a step or commit follows the end of the
+    /// operation. **Fix the handler.** Nothing of a commit was written, and a step was not started,
+    /// unless [`step_ran`](Error::step_ran).
+    InvalidUse,
     /// The key was used before with another payload. **Use a new key for a new request.** Nothing
     /// ran.
     Mismatch,
@@ -92,7 +100,8 @@ pub enum ErrorKind {
     Abandoned,
     /// The handler ran, but its lease had expired and another execution owns the key now. The
     /// answer of this execution was not stored. **Retry with the same key** to get the other
-    /// owner's answer.
+    /// owner's answer. Nothing of a commit was written, and nothing will be. A step was not started,
+    /// unless [`step_ran`](Error::step_ran).
     LeaseLost,
     /// The lease expired or was lost while the handler ran, and the handler was stopped
     /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may have
@@ -106,16 +115,32 @@ pub enum ErrorKind {
     /// A setting is out of its bounds, the table is missing or has other keys, or permissions or
     /// credentials are missing. **Fix the settings or the deployment.** Nothing ran.
     Configuration,
-    /// DynamoDB could not be reached, throttled or failed. **Retry.** Either nothing ran, or the
-    /// handler ran up to a commit that was not confirmed and of which nothing was written.
+    /// DynamoDB could not be reached, throttled or failed. **Retry.** Nothing ran. From a commit: nothing
+    /// of it was written, and the execution continues.
     Unavailable,
-    /// The outcome of a completion, commit or transaction is unknown. **Retry with the same key.**
+    /// A condition of an item in a commit or transaction is false;
+    /// [`condition_failed`](Error::condition_failed) returns the item. **Do something else, or retry when
+    /// the item has changed.** Nothing was written, and an execution continues.
+    ConditionFailed,
+    /// The items or the answer of a commit or transaction are invalid. The message names the item by its
+    /// index, counted from 0, and the reason. **Fix the handler.** Nothing was written, and an execution
+    /// continues.
+    InvalidTransaction,
+    /// An earlier commit of this execution was applied. **Commit once.** Nothing of this commit was
+    /// written, and the execution has ended.
+    AlreadyCommitted,
+    /// A commit was not confirmed and can no longer be applied: its record was released or deleted, for
+    /// example by hand, or the handler dropped the future of the commit, and the crate failed the
+    /// attempt. **Retry.** Nothing of the commit was written, and the execution has ended.
+    NothingCommitted,
+    /// The outcome of a completion, step, commit or transaction is unknown. **Retry with the same key.**
     ///
     /// - The handler ran, and its completion was not confirmed (only under
     ///   [`Unconfirmed::Error`](crate::policy::Unconfirmed::Error)). Its effect has probably happened. If
     ///   the completion was not applied, the handler runs again once the lease has expired.
     /// - A commit or a transaction was not confirmed. DynamoDB applied all of it or nothing, and a
-    ///   repeat finds out which.
+    ///   repeat finds out which. The execution has ended.
+    /// - A step ran, and its result was not confirmed. A later attempt may run it again.
     OutcomeUnknown,
     /// The item under this key is not a record that this version understands: `format` is missing
     /// or unknown, an attribute is missing or has another type, or another program wrote the item.
@@ -127,7 +152,7 @@ pub enum ErrorKind {
     NewerRecord,
     /// The operation, or one of its [steps](crate::Execution::step), is done, but its result could
     /// not be stored or cannot be read. **Its effect has happened; read its result from your own
-    /// data.** Nothing ran now, except with [`StepError::NotStored`](crate::StepError::NotStored).
+    /// data.** Nothing ran now, unless [`step_ran`](Error::step_ran).
     ///
     /// The result was too large or could not be serialized; a part is missing or damaged; the
     /// result is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); it is
@@ -145,31 +170,6 @@ pub enum ErrorKind {
     AnswerUnreadable,
 }
 
-#[cfg(feature = "http")]
-impl ErrorKind {
-    /// Whether the client may read the message of this error. Other messages go to the log only.
-    pub(crate) const fn is_public(self) -> bool {
-        match self {
-            Self::InvalidInput
-            | Self::Mismatch
-            | Self::InProgress { .. }
-            | Self::Failed
-            | Self::Abandoned
-            | Self::LeaseLost
-            | Self::LeaseExpired
-            | Self::DeadlineExceeded
-            | Self::OutcomeUnknown => true,
-            Self::Unavailable
-            | Self::AnswerUnavailable
-            | Self::AnswerUnreadable
-            | Self::NewerRecord
-            | Self::StepsUnreadable
-            | Self::UnknownRecord
-            | Self::Configuration => false,
-        }
-    }
-}
-
 impl ErrorKind {
     /// The name of the kind without its data, for alarms and for clients that match on it.
     #[cfg(feature = "event")]
@@ -181,7 +181,20 @@ impl ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { inner: Box::new(Inner { kind, message: message.into(), source: None }) }
+        let message = message.into();
+        let inner = Inner { kind, message, source: None, condition_failed: None, step_ran: false };
+        Self { inner: Box::new(inner) }
+    }
+
+    /// An error with the kind [`ErrorKind::InvalidTransaction`].
+    pub(crate) fn invalid_transaction(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidTransaction, message)
+    }
+
+    /// The error of a step whose work ran.
+    pub(crate) fn of_step_that_ran(mut self) -> Self {
+        self.inner.step_ran = true;
+        self
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Source>) -> Self {
@@ -215,6 +228,17 @@ impl Error {
     /// let error = Scope::from_encoded("tenant%2").unwrap_err();
     /// assert!(!error.is_retryable()); // the same call would fail again
     /// ```
+    ///
+    /// A failed condition is not retryable by this method: whether the item will change is known only
+    /// to your program.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::Error;
+    ///
+    /// fn is_worth_a_retry(error: &Error) -> bool {
+    ///     error.is_retryable() || error.condition_failed().is_some() // the item may change
+    /// }
+    /// ```
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -224,6 +248,7 @@ impl Error {
                 | ErrorKind::LeaseExpired
                 | ErrorKind::DeadlineExceeded
                 | ErrorKind::Unavailable
+                | ErrorKind::NothingCommitted
                 | ErrorKind::OutcomeUnknown
                 | ErrorKind::NewerRecord
                 | ErrorKind::StepsUnreadable
@@ -274,6 +299,70 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Returns which conditions were false, for [`ErrorKind::ConditionFailed`].
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::{Error, Execution};
+    ///
+    /// async fn buy(execution: Execution, last_one: TransactWriteItem) -> Result<String, Error> {
+    ///     match execution.commit("bought", [last_one]).await {
+    ///         Ok(()) => Ok("bought".to_owned()),
+    ///         // Nothing was written, and the execution continues.
+    ///         Err(error) if error.condition_failed().is_some() => Ok("sold out".to_owned()),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn condition_failed(&self) -> Option<&ConditionFailed> {
+        self.inner.condition_failed.as_ref()
+    }
+
+    /// Returns whether the work of a [step](crate::Execution::step) ran, although its result is not
+    /// stored.
+    ///
+    /// With the kind [`AnswerUnavailable`](ErrorKind::AnswerUnavailable) no later attempt runs the step
+    /// again. With other kinds a later attempt may.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// let order = idempotency.operation("order").key("42");
+    /// order
+    ///     .run(async |execution| {
+    ///         let name = ""; // a step needs a name
+    ///         let step = execution.step(name, async { Ok::<_, std::io::Error>(()) }).await;
+    ///         let error = step.unwrap_err().into_handler().unwrap_err();
+    ///         assert_eq!(error.kind(), ErrorKind::InvalidUse);
+    ///         assert!(!error.step_ran());
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .await?;
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn step_ran(&self) -> bool {
+        self.inner.step_ran
+    }
+}
+
+impl From<ConditionFailed> for Error {
+    fn from(failed: ConditionFailed) -> Self {
+        let mut error = Self::new(ErrorKind::ConditionFailed, failed.to_string());
+        error.inner.condition_failed = Some(failed);
+        error
+    }
+}
+
+/// A write without items of the caller cannot be rejected because of them.
+#[doc(hidden)]
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
 }
 
 impl fmt::Display for Error {
@@ -309,173 +398,9 @@ impl StdError for Error {
     }
 }
 
-/// Where JSON is invalid. The parser's own message quotes the text, which may be personal data.
-#[derive(Debug)]
-pub(crate) struct JsonFault {
-    what: &'static str,
-    line: usize,
-    column: usize,
-}
-
-impl From<serde_json::Error> for JsonFault {
-    fn from(error: serde_json::Error) -> Self {
-        use serde_json::error::Category;
-        let what = match error.classify() {
-            Category::Syntax => "it is not JSON",
-            Category::Eof => "it ends too early",
-            Category::Data => "it has another shape",
-            Category::Io => "it could not be read",
-        };
-        Self { what, line: error.line(), column: error.column() }
-    }
-}
-
-impl fmt::Display for JsonFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)?;
-        match self.line {
-            0 => Ok(()),
-            line => write!(f, ", at line {line}, column {}", self.column),
-        }
-    }
-}
-
-impl StdError for JsonFault {}
-
-/// The error of [`Call::run`](crate::Call::run): the handler's own, or the crate's.
-///
-/// The two are never mixed up. An error of the handler stays [`Handler`](Self::Handler) even if it
-/// has the crate's type, and a failure of DynamoDB never hides the handler's error.
-///
-/// ```
-/// use dynamodb_idempotency::RunError;
-///
-/// #[derive(Debug, PartialEq)]
-/// struct Declined;
-///
-/// fn explain(error: &RunError<Declined>) -> String {
-///     match error {
-///         RunError::Handler(Declined) => "the card was declined".to_owned(),
-///         RunError::Idempotency(error) => format!("try later: {error}"),
-///     }
-/// }
-///
-/// let error = RunError::Handler(Declined);
-/// assert_eq!(explain(&error), "the card was declined");
-/// assert!(error.idempotency().is_none());
-/// assert_eq!(error.into_handler().ok(), Some(Declined));
-/// ```
-#[derive(Debug)]
-pub enum RunError<E> {
-    /// The handler ran and failed with this error.
-    Handler(E),
-    /// The idempotency layer could not give an answer; see [`ErrorKind`].
-    Idempotency(Error),
-}
-
-impl<E> RunError<E> {
-    /// Returns the handler's own error.
-    ///
-    /// ```
-    /// use dynamodb_idempotency::RunError;
-    ///
-    /// let error = RunError::Handler("declined");
-    /// assert!(matches!(error.into_handler(), Ok("declined")));
-    /// ```
-    ///
-    /// # Errors
-    /// The crate's error, if this is one.
-    pub fn into_handler(self) -> Result<E, Error> {
-        match self {
-            Self::Handler(error) => Ok(error),
-            Self::Idempotency(error) => Err(error),
-        }
-    }
-
-    /// Returns the crate's error, if this is one.
-    ///
-    /// ```
-    /// use dynamodb_idempotency::{ErrorKind, RunError, Scope};
-    ///
-    /// let error = RunError::<std::io::Error>::from(Scope::from_encoded("%").unwrap_err());
-    /// assert_eq!(error.idempotency().map(|error| error.kind()), Some(ErrorKind::InvalidInput));
-    /// ```
-    #[must_use]
-    pub fn idempotency(&self) -> Option<&Error> {
-        match self {
-            Self::Handler(_) => None,
-            Self::Idempotency(error) => Some(error),
-        }
-    }
-}
-
-impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
-    /// Converts the error into a `Box<dyn Error>` that keeps its causes and its type.
-    ///
-    /// For handlers whose errors do not implement `std::error::Error`, such as
-    /// `lambda_runtime::Error`, `anyhow::Error` and strings.
-    ///
-    /// ```
-    /// use dynamodb_idempotency::{Idempotency, RunError};
-    /// use lambda_runtime::Error;
-    ///
-    /// async fn charge(idempotency: &Idempotency) -> Result<u32, Error> {
-    ///     let operation = idempotency.operation("charge").key("order-42");
-    ///     operation.run(async |_| Ok::<_, Error>("1200".parse()?)).await.map_err(RunError::into_boxed)
-    /// }
-    /// ```
-    #[must_use]
-    pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
-        match self {
-            Self::Handler(error) => error.into(),
-            Self::Idempotency(error) => error.into(),
-        }
-    }
-}
-
-impl<E> From<Error> for RunError<E> {
-    fn from(error: Error) -> Self {
-        Self::Idempotency(error)
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for RunError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Handler(error) => error.fmt(f),
-            Self::Idempotency(error) => error.fmt(f),
-        }
-    }
-}
-
-/// `E` need not implement `Error`: with `Box<dyn Error>`, `?` still works in a handler that returns
-/// it. For the same reason the handler's error has no source here.
-impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::Handler(_) => None,
-            Self::Idempotency(error) => error.source(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_fault_in_json_names_its_position_and_quotes_nothing() {
-        for (text, message) in [
-            (r#"{"n": "secret"}"#, "it has another shape, at line 1, column 14"),
-            (r#"{"secret": "#, "it ends too early, at line 1, column 11"),
-            ("{secret", "it is not JSON, at line 1, column 2"),
-        ] {
-            let fault = serde_json::from_str::<std::collections::BTreeMap<String, u8>>(text);
-            assert_eq!(JsonFault::from(fault.unwrap_err()).to_string(), message);
-        }
-        let tree = serde_json::from_value::<u8>("secret".into()).unwrap_err();
-        assert_eq!(JsonFault::from(tree).to_string(), "it has another shape");
-    }
 
     #[test]
     fn source_is_kept_and_not_printed_twice() {
@@ -483,22 +408,6 @@ mod tests {
             .with_source(std::io::Error::other("connection reset"));
         assert_eq!(error.to_string(), "DynamoDB did not answer");
         assert_eq!(error.source().unwrap().to_string(), "connection reset");
-    }
-
-    #[test]
-    fn an_error_of_the_handlers_that_is_our_type_stays_the_handlers() {
-        let theirs: RunError<Error> = RunError::Handler(Error::new(ErrorKind::Mismatch, "theirs"));
-        assert!(theirs.idempotency().is_none());
-        assert_eq!(theirs.into_handler().unwrap().to_string(), "theirs");
-    }
-
-    #[test]
-    fn a_boxed_error_is_the_handlers_own_or_the_crates() {
-        type Boxed = Box<dyn StdError + Send + Sync>;
-        let theirs = RunError::<Boxed>::Handler(std::io::Error::other("theirs").into());
-        assert!(theirs.into_boxed().is::<std::io::Error>());
-        let ours = RunError::<Boxed>::from(Error::new(ErrorKind::Mismatch, "ours"));
-        assert!(ours.into_boxed().is::<Error>());
     }
 
     #[test]

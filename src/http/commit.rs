@@ -6,7 +6,7 @@ use http::Response;
 
 use super::answer;
 use crate::answer::{Answer, AnswerKind, Body, HttpAnswer};
-use crate::error::CommitError;
+use crate::error::Error;
 use crate::run::execution::Execution;
 use crate::run::transaction::Commit;
 
@@ -21,13 +21,13 @@ impl Execution {
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
-    /// use dynamodb_idempotency::{CommitError, Execution};
+    /// use dynamodb_idempotency::{Error, Execution};
     /// use http::Response;
     ///
     /// async fn book(
     ///     execution: &Execution,
     ///     row: TransactWriteItem,
-    /// ) -> Result<Response<String>, CommitError> {
+    /// ) -> Result<Response<String>, Error> {
     ///     let mut response = Response::new(r#"{"id":"pay_1"}"#.to_owned());
     ///     *response.status_mut() = http::StatusCode::CREATED;
     ///     execution.commit_response(&response, [row]).await?;
@@ -41,7 +41,7 @@ impl Execution {
         &self,
         response: &Response<B>,
         items: impl IntoIterator<Item = TransactWriteItem>,
-    ) -> Result<(), CommitError> {
+    ) -> Result<(), Error> {
         let body = Body::from(Bytes::copy_from_slice(response.body().as_ref()));
         let stored = answer::stored(response, body);
         let all = response.headers().iter();

@@ -15,14 +15,14 @@ use super::statuses::StatusClass;
 use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer};
-use crate::error::{Error, ErrorKind, InvalidTransaction};
+use crate::error::{Error, ErrorKind};
 use crate::policy::{Failure, Takeover};
 use crate::run::call::CallContext;
 use crate::run::caller::acquire;
 use crate::run::execution::Execution;
 use crate::run::refusal::{answer_unavailable, failed};
 use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
-use crate::run::transaction::{self, Transaction, TransactionEncoding, TransactionOutcome};
+use crate::run::transaction::{self, Transaction, TransactionEncoding};
 use crate::run::user_code::{self, Panic};
 
 /// The outcome of a handler.
@@ -171,7 +171,7 @@ impl TransactionEncoding for Responses<'_, ()> {
         self.config.statuses.classify(response.status()) == StatusClass::Stored
     }
 
-    fn answer(&self, response: &Response<Body>) -> Result<Answer, InvalidTransaction> {
+    fn answer(&self, response: &Response<Body>) -> Result<Answer, Error> {
         Ok(Answer::Http(answer::stored(response, response.body().clone())))
     }
 }
@@ -234,17 +234,12 @@ where
         }
         let responses = Responses { config, types: PhantomData::<fn()> };
         let core = config.calls.core();
-        let ran = match transaction::run_transaction(&responses, core, call, handler).await {
-            Ok(TransactionOutcome::Ended(outcome)) => Ok(outcome),
-            Ok(TransactionOutcome::ConditionFailed(failed)) => {
-                tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");
-                return Ok(render(config, &problem::condition_failed()));
-            }
-            Ok(TransactionOutcome::Invalid(invalid)) => {
-                return Ok(explain(config, &problem::not_executable(invalid)));
-            }
-            Err(panicked) => Err(panicked),
-        };
+        let ran = transaction::run_transaction(&responses, core, call, handler).await;
+        if let Ok(RunOutcome::Refused(error)) = &ran
+            && let Some(failed) = error.condition_failed()
+        {
+            tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");
+        }
         render_outcome(config, ran, |response: Response<Body>| {
             AnsweredBy::Handler.mark(response.map(B::from))
         })

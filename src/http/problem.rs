@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind, InvalidTransaction};
+use crate::error::{Error, ErrorKind};
 
 /// Why the crate answered a request instead of the handler.
 ///
@@ -279,7 +279,10 @@ impl From<&Error> for Problem {
             ErrorKind::LeaseLost => (ProblemKind::LeaseLost, Some(SOON)),
             ErrorKind::LeaseExpired => (ProblemKind::LeaseExpired, Some(SOON)),
             ErrorKind::DeadlineExceeded => (ProblemKind::DeadlineExceeded, Some(SOON)),
-            ErrorKind::Unavailable => (ProblemKind::Unavailable, Some(SOON)),
+            ErrorKind::Unavailable | ErrorKind::NothingCommitted => {
+                (ProblemKind::Unavailable, Some(SOON))
+            }
+            ErrorKind::ConditionFailed => (ProblemKind::ConditionFailed, None),
             ErrorKind::OutcomeUnknown => (ProblemKind::OutcomeUnknown, None),
             ErrorKind::AnswerUnavailable => (ProblemKind::AnswerUnavailable, None),
             ErrorKind::NewerRecord => (ProblemKind::NewerRecord, Some(SOON)),
@@ -287,24 +290,28 @@ impl From<&Error> for Problem {
             ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
                 (ProblemKind::RecordNotUnderstood, None)
             }
-            ErrorKind::Configuration => (ProblemKind::Misconfigured, None),
+            ErrorKind::Configuration
+            | ErrorKind::InvalidUse
+            | ErrorKind::InvalidTransaction
+            | ErrorKind::AlreadyCommitted => (ProblemKind::Misconfigured, None),
         };
-        let reason = error.kind().is_public().then(|| error.to_string().into());
-        let detail = reason.unwrap_or("The reason is in the server's log.".into());
+        let detail = match kind {
+            ProblemKind::KeyInvalid
+            | ProblemKind::Mismatch
+            | ProblemKind::InProgress
+            | ProblemKind::Failed
+            | ProblemKind::Abandoned
+            | ProblemKind::LeaseLost
+            | ProblemKind::LeaseExpired
+            | ProblemKind::DeadlineExceeded
+            | ProblemKind::OutcomeUnknown => error.to_string().into(),
+            ProblemKind::ConditionFailed => {
+                "A condition of the request's effect does not hold: nothing was done.".into()
+            }
+            _ => "The reason is in the server's log.".into(),
+        };
         Self { kind, detail, retry_after }
     }
-}
-
-/// The problem of a transaction whose condition is false.
-pub(super) fn condition_failed() -> Problem {
-    let detail = "A condition of the request's effect does not hold: nothing was done.";
-    Problem::new(ProblemKind::ConditionFailed, detail)
-}
-
-/// The error of a transaction that is invalid.
-pub(super) fn not_executable(invalid: InvalidTransaction) -> Error {
-    let message = "the handler's transaction cannot be executed";
-    Error::new(ErrorKind::Configuration, message).with_source(invalid)
 }
 
 /// The problem of a request whose body has more than `limit` bytes.

@@ -237,6 +237,11 @@ impl Log<'_> {
             | ErrorKind::DeadlineExceeded
             | ErrorKind::Configuration
             | ErrorKind::Unavailable
+            | ErrorKind::InvalidUse
+            | ErrorKind::ConditionFailed
+            | ErrorKind::InvalidTransaction
+            | ErrorKind::AlreadyCommitted
+            | ErrorKind::NothingCommitted
             | ErrorKind::OutcomeUnknown
             | ErrorKind::StepsUnreadable
             | ErrorKind::NewerRecord

@@ -11,10 +11,8 @@ use super::call::{Call, Json, outcome_of};
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, Unset};
 use crate::answer::Answer;
-use crate::error::{InvalidTransaction, RunError, TransactionError};
-use crate::run::transaction::{
-    Transaction, TransactionEncoding, TransactionOutcome, json, run_transaction,
-};
+use crate::error::{Error, RunError};
+use crate::run::transaction::{Transaction, TransactionEncoding, json, run_transaction};
 
 impl<Errors> Call<Unset, Errors> {
     /// Runs the whole operation as one DynamoDB transaction.
@@ -36,13 +34,13 @@ impl<Errors> Call<Unset, Errors> {
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
-    /// use dynamodb_idempotency::{Idempotency, Transaction, TransactionError};
+    /// use dynamodb_idempotency::{Idempotency, RunError, Transaction};
     ///
     /// async fn transfer(
     ///     idempotency: &Idempotency,
     ///     debit: TransactWriteItem, // on the condition that the balance suffices
     ///     credit: TransactWriteItem,
-    /// ) -> Result<String, TransactionError<std::io::Error>> {
+    /// ) -> Result<String, RunError<std::io::Error>> {
     ///     idempotency
     ///         .operation("transfers")
     ///         .key("order-42")
@@ -56,9 +54,14 @@ impl<Errors> Call<Unset, Errors> {
     /// ```
     ///
     /// # Errors
-    /// See [`TransactionError`]. [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if
-    /// DynamoDB did not confirm the transaction in time: retry with the same key.
-    pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, TransactionError<E>>
+    /// [`RunError::Handler`] with the error of `build`, or a stored one.
+    /// [`ErrorKind::ConditionFailed`](crate::ErrorKind::ConditionFailed) if a condition is false and the
+    /// transaction has no answer for that case, and
+    /// [`ErrorKind::InvalidTransaction`](crate::ErrorKind::InvalidTransaction) if it is invalid: nothing
+    /// was written, and the record did not change.
+    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB did not confirm the
+    /// transaction in time: retry with the same key. Other kinds are those of [`run`](Self::run).
+    pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, RunError<E>>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Transaction<T>, E>>,
@@ -94,7 +97,7 @@ impl<Errors> Call<Unset, Errors> {
     pub async fn run_transaction_with_outcome<T, E, F, Fut>(
         self,
         build: F,
-    ) -> Result<Outcome<T>, TransactionError<E>>
+    ) -> Result<Outcome<T>, RunError<E>>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Transaction<T>, E>>,
@@ -107,18 +110,7 @@ impl<Errors> Call<Unset, Errors> {
             let encoding = Json::<T, E, Errors>(PhantomData);
             let build = async { build().await };
             let done = run_transaction(&encoding, config.core(), call, build).await;
-            match done.unwrap_or_else(|panicked| panicked.panic.resume()) {
-                TransactionOutcome::Ended(outcome) => {
-                    outcome_of::<T, E, Errors>(outcome).map_err(|error| match error {
-                        RunError::Handler(error) => TransactionError::Handler(error),
-                        RunError::Idempotency(error) => error.into(),
-                    })
-                }
-                TransactionOutcome::ConditionFailed(failed) => {
-                    Err(TransactionError::ConditionFailed(failed))
-                }
-                TransactionOutcome::Invalid(invalid) => Err(TransactionError::Invalid(invalid)),
-            }
+            outcome_of::<T, E, Errors>(done.unwrap_or_else(|panicked| panicked.panic.resume()))
         }
         .instrument(span)
         .await
@@ -133,7 +125,7 @@ impl<T: Serialize, E, Errors: KeptErrors<E>> TransactionEncoding for Json<T, E, 
         true
     }
 
-    fn answer(&self, value: &T) -> Result<Answer, InvalidTransaction> {
+    fn answer(&self, value: &T) -> Result<Answer, Error> {
         Ok(Answer::Json(json(value)?.into()))
     }
 }

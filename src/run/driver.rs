@@ -14,7 +14,7 @@ use crate::run::cache::Asked;
 use crate::run::core::Core;
 use crate::store::key::RecordKey;
 use crate::store::record::{Item, OwnerId, Record};
-use crate::store::{self, Consistency, ItemsRefusal};
+use crate::store::{self, Consistency};
 
 /// What the writes of a call contain besides the record's header: an answer and the caller's items.
 pub(crate) trait WriteBody: Send {
@@ -85,7 +85,7 @@ pub(crate) struct Session<'a> {
     /// Why an undo failed.
     pub(crate) undo_error: Option<Error>,
     /// Why the items of the last transaction were rejected.
-    pub(crate) refusal: Option<ItemsRefusal>,
+    pub(crate) refusal: Option<Error>,
 }
 
 impl<'a> Session<'a> {
@@ -262,7 +262,7 @@ impl<'a> Session<'a> {
     }
 
     /// Keeps the record or the error of a reply, and returns the rest to the machine.
-    fn note<I: Into<ItemsRefusal>>(
+    fn note<I: Into<Error>>(
         &mut self,
         reply: store::Reply<store::WriteResult<I>>,
         body: &mut dyn WriteBody,

@@ -162,6 +162,7 @@ impl Ending {
             ErrorKind::Mismatch => Self::Mismatch,
             ErrorKind::Abandoned => Self::Abandoned,
             ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Self::StoreError,
+            ErrorKind::ConditionFailed | ErrorKind::InvalidTransaction => Self::NotWritten,
             _ => Self::Error,
         }
     }

@@ -56,7 +56,6 @@ pub(crate) use self::admin::{Only, Part};
 pub(crate) use self::expression::condition_expression;
 pub(crate) use self::inspect::{Access, Inspection};
 pub(crate) use self::probe::{Snapshot, watchable};
-pub(crate) use self::reasons::ItemsRefusal;
 #[cfg(feature = "admin")]
 pub(crate) use self::sweep::Expired;
 

@@ -1,29 +1,14 @@
 //! The result of a transaction, and why DynamoDB canceled it. The first reason is the record's, and
 //! is evaluated first.
 
-use std::convert::Infallible;
-
 use aws_sdk_dynamodb::types::CancellationReason;
 
 use super::WriteResult;
-use crate::error::{ConditionFailed, Error, ErrorKind, Failed, InvalidTransaction};
-
-/// Why the caller's items do not allow a transaction.
-#[derive(Debug)]
-pub(crate) enum ItemsRefusal {
-    ConditionFailed(ConditionFailed),
-    Invalid(InvalidTransaction),
-}
-
-impl From<Infallible> for ItemsRefusal {
-    fn from(never: Infallible) -> Self {
-        match never {}
-    }
-}
+use crate::error::{ConditionFailed, Error, ErrorKind, Failed};
 
 const CONDITION: &str = "ConditionalCheckFailed";
 
-pub(super) fn judge(reasons: Vec<CancellationReason>) -> WriteResult<ItemsRefusal> {
+pub(super) fn judge(reasons: Vec<CancellationReason>) -> WriteResult<Error> {
     let codes: Vec<String> = reasons.iter().map(|reason| code(reason).to_owned()).collect();
     let mut reasons = reasons.into_iter();
     let (own, theirs) = (reasons.next(), reasons.enumerate());
@@ -45,7 +30,7 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> WriteResult<ItemsRefusa
 }
 
 /// Returns why the caller's items were rejected, if they were.
-fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<ItemsRefusal> {
+fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<Error> {
     let mut failed = Vec::new();
     for (index, reason) in theirs {
         if is_invalid(&reason) {
@@ -58,7 +43,7 @@ fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<
     let mut failed = failed.into_iter();
     let first = failed.next()?;
     let failed = ConditionFailed { first, further: failed.collect() };
-    Some(ItemsRefusal::ConditionFailed(failed))
+    Some(failed.into())
 }
 
 const NONE: &str = "None";
@@ -72,9 +57,15 @@ fn is_invalid(reason: &CancellationReason) -> bool {
     matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
 }
 
-fn invalid(index: Option<usize>, reason: CancellationReason) -> ItemsRefusal {
+fn invalid(index: Option<usize>, reason: CancellationReason) -> Error {
     let message = reason.message.or(reason.code).unwrap_or_default();
-    ItemsRefusal::Invalid(InvalidTransaction::Refused { index, message })
+    rejected_as_invalid(index, &message)
+}
+
+/// DynamoDB rejected the transaction as invalid, because of the item with this index if it named one.
+pub(super) fn rejected_as_invalid(index: Option<usize>, message: &str) -> Error {
+    let refused = index.map_or("the transaction".to_owned(), |index| format!("item {index}"));
+    Error::invalid_transaction(format!("DynamoDB refuses {refused}: {message}"))
 }
 
 #[cfg(test)]
@@ -85,15 +76,15 @@ mod tests {
         let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
         match judge(reasons.collect()) {
             WriteResult::Rejected(_) => "record".to_owned(),
-            WriteResult::ItemsRejected(ItemsRefusal::ConditionFailed(failed)) => {
-                format!("condition {:?}", failed.all().map(|(index, _)| index).collect::<Vec<_>>())
-            }
-            WriteResult::ItemsRejected(ItemsRefusal::Invalid(InvalidTransaction::Refused {
-                index,
-                ..
-            })) => {
-                format!("invalid {index:?}")
-            }
+            WriteResult::ItemsRejected(error) => match error.condition_failed() {
+                Some(failed) => {
+                    format!(
+                        "condition {:?}",
+                        failed.all().map(|(index, _)| index).collect::<Vec<_>>()
+                    )
+                }
+                None => error.to_string(),
+            },
             WriteResult::Conflict(_) => "retry".to_owned(),
             other => panic!("{other:?}"),
         }
@@ -108,11 +99,14 @@ mod tests {
             (vec![failed, invalid], "record"),
             (vec![conflict, failed], "retry"),
             (vec!["ThrottlingError", failed], "retry"),
-            (vec![invalid, failed], "invalid None"),
+            (vec![invalid, failed], "DynamoDB refuses the transaction: ValidationError"),
             (vec![none, failed, none, failed], "condition [0, 2]"),
             (vec![none, conflict, failed], "condition [1]"),
-            (vec![none, failed, invalid], "invalid Some(1)"),
-            (vec![none, "ItemCollectionSizeLimitExceeded"], "invalid Some(0)"),
+            (vec![none, failed, invalid], "DynamoDB refuses item 1: ValidationError"),
+            (
+                vec![none, "ItemCollectionSizeLimitExceeded"],
+                "DynamoDB refuses item 0: ItemCollectionSizeLimitExceeded",
+            ),
             (vec![none, conflict], "retry"),
             (vec![none, "ProvisionedThroughputExceeded"], "retry"),
             (vec![none, "SomethingNew"], "retry"),

@@ -14,9 +14,9 @@ use aws_sdk_dynamodb::types::{
 use super::expression::Expression;
 use super::fault::{self, Fault};
 use super::probe::Seen;
-use super::reasons::{ItemsRefusal, judge};
+use super::reasons::{judge, rejected_as_invalid};
 use super::{Metered, Reply, Table, WriteResult, consumed, result_name};
-use crate::error::{Error, ErrorKind, InvalidTransaction};
+use crate::error::{Error, ErrorKind};
 use crate::fingerprint::StoredFingerprint;
 use crate::protocol::Write;
 use crate::signals::Stopwatch;
@@ -33,7 +33,7 @@ impl Metered for TransactWriteItemsOutput {
 }
 
 /// The reply to a transaction.
-pub(crate) type TransactionReply = Reply<WriteResult<ItemsRefusal>>;
+pub(crate) type TransactionReply = Reply<WriteResult<Error>>;
 
 impl Table {
     /// Writes the record on its condition together with `items`, or nothing.
@@ -136,7 +136,7 @@ impl Table {
         seen: &Seen,
         items: &[TransactWriteItem],
         has_record: bool,
-    ) -> (WriteResult<ItemsRefusal>, bool) {
+    ) -> (WriteResult<Error>, bool) {
         let (code, said, is_refused) = match &error {
             SdkError::ServiceError(context) => (
                 context.err().code().unwrap_or_default().to_owned(),
@@ -176,8 +176,7 @@ impl Table {
                 (WriteResult::NotApplied(unavailable(message, error)), true)
             }
             "ValidationException" if is_refused => {
-                let invalid = InvalidTransaction::Refused { index: None, message: said };
-                (WriteResult::ItemsRejected(ItemsRefusal::Invalid(invalid)), false)
+                (WriteResult::ItemsRejected(rejected_as_invalid(None, &said)), false)
             }
             "ResourceNotFoundException" => configuration(self.table_missing(items), error),
             "AccessDeniedException" => configuration(denied(&said), error),

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem}
 use tokio::sync::Notify;
 
 use super::Sandbox;
-use crate::error::{ConditionFailed, RunError, StepError};
+use crate::error::{ConditionFailed, RunError};
 use crate::idempotency::Idempotency;
 use crate::run::hook::{Abandoned, Reconciled};
 use crate::run::transaction::Transaction;
@@ -46,7 +46,7 @@ async fn abandoned(
     sandbox: &Sandbox,
     idempotency: &Idempotency,
 ) -> Result<Abandoned, Box<dyn Error + Send + Sync>> {
-    type Shipped = Result<String, StepError<io::Error>>;
+    type Shipped = Result<String, RunError<io::Error>>;
     let order = || idempotency.operation("order").key("42");
     let charged = Notify::new();
     let owner = order().run(async |execution| -> Shipped {
@@ -59,7 +59,7 @@ async fn abandoned(
     let seen = OnceLock::new();
     let hook = async |abandoned: Abandoned| {
         seen.get_or_init(|| abandoned);
-        Ok::<_, StepError<io::Error>>(Reconciled::<String, _>::Refuse)
+        Ok::<_, RunError<io::Error>>(Reconciled::<String, _>::Refuse)
     };
     let refused = order().reconcile(hook).run(async |_| -> Shipped { pending().await }).await;
     assert!(matches!(refused, Err(RunError::Idempotency(_))), "{refused:?}");

@@ -12,7 +12,6 @@ use dynamodb_idempotency::policy::{
 };
 use dynamodb_idempotency::{
     Call, Execution, Idempotency, Outcome, Policy, Reconciled, RunError, Transaction,
-    TransactionError,
 };
 
 use crate::guarantee::{CallOutcome, Guarantee};
@@ -330,10 +329,7 @@ fn run_transaction(operation: Call, caller: usize) -> Calling {
             let answer = format!("the answer of {}", caller_name(caller));
             Ok::<_, String>(Transaction::new(answer).items([effect(caller)]))
         };
-        outcome(operation.run_transaction_with_outcome(build).await.map_err(|error| match error {
-            TransactionError::Idempotency(error) => RunError::Idempotency(error),
-            other => panic!("the items have no conditions: {other}"),
-        }))
+        outcome(operation.run_transaction_with_outcome(build).await)
     })
 }
 

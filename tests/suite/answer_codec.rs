@@ -7,14 +7,14 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynamodb_idempotency::policy::{Completed, Compression, Failure, LargeAnswers};
 use dynamodb_idempotency::{
-    AnswerCodec, Builder, Call, CodecError, CommitError, ErrorKind, Idempotency,
-    InvalidTransaction, Outcome, Policy, Reconciled, RunError, StepError, Transaction,
-    TransactionError,
+    AnswerCodec, Builder, Call, CodecError, Error, ErrorKind, Idempotency, Outcome, Policy,
+    Reconciled, RunError, Transaction,
 };
 
+use crate::faq::invalid;
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, Item, map, s, status, with};
-use crate::support::{Act, Link, Runs, Store, handlers, kind};
+use crate::support::{Act, Link, Runs, Store, commit_kind, crates, handlers, kind};
 
 const SECRET: &str = "DE02120300000000202051";
 
@@ -178,7 +178,7 @@ impl Way {
             Self::Commit => operation
                 .run(async |execution| {
                     execution.commit(&ran(), [effect()]).await?;
-                    Ok::<_, CommitError>(String::new())
+                    Ok::<_, Error>(String::new())
                 })
                 .await
                 .unwrap(),
@@ -211,10 +211,10 @@ impl Way {
             Self::Step => {
                 let stepped = operation.run(async |execution| {
                     let step = execution.step("charge", async { Ok::<_, String>(ran()) }).await?;
-                    if execution.attempt() == 1 { Err(StepError::Failed(step)) } else { Ok(step) }
+                    if execution.attempt() == 1 { Err(RunError::Handler(step)) } else { Ok(step) }
                 });
                 match stepped.await {
-                    Ok(step) | Err(RunError::Handler(StepError::Failed(step))) => step,
+                    Ok(step) | Err(RunError::Handler(RunError::Handler(step))) => step,
                     Err(error) => panic!("{error:?}"),
                 }
             }
@@ -452,6 +452,13 @@ async fn a_failure_that_cannot_be_encoded_is_kept_without_its_answer() {
     assert_eq!(runs.count(), 1);
 }
 
+fn is_not_encoded(error: &Error) {
+    assert!(
+        invalid(error).starts_with("the answer's AnswerCodec could not encode it: "),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn what_cannot_be_encoded_is_not_committed() {
     for does in [Does::Fail, Does::Panic] {
@@ -463,20 +470,13 @@ async fn what_cannot_be_encoded_is_not_committed() {
             execution.commit(SECRET, [count(store.table(), "effect")]).await
         });
         let error = handlers(committed.await);
-        assert!(
-            matches!(error, CommitError::Invalid(InvalidTransaction::AnswerNotEncoded(_))),
-            "{error:?}"
-        );
+        is_not_encoded(&error);
         let operation = idempotency.operation("charge").key("k");
         let error = operation.run_transaction(async || {
             let items = [count(store.table(), "effect")];
             Ok::<_, String>(Transaction::new(SECRET.to_owned()).items(items))
         });
-        let error = error.await.unwrap_err();
-        assert!(
-            matches!(error, TransactionError::Invalid(InvalidTransaction::AnswerNotEncoded(_))),
-            "{error:?}"
-        );
+        is_not_encoded(&crates(error.await));
         let left = everything(&store).await;
         let left: Vec<_> = left.iter().map(raw::status).collect();
         assert_eq!(left, ["RELEASED"], "{does:?}");
@@ -508,9 +508,9 @@ async fn the_first_caller_gets_its_answer_though_it_cannot_be_read_back() {
     mask.decoding(Does::Fail);
     let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
         let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
-        assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+        assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
         link.wire.next("PutItem", Act::LoseResponse);
-        Ok::<_, CommitError>(SECRET.to_owned())
+        Ok::<_, Error>(SECRET.to_owned())
     });
     assert_eq!(outcome.await.unwrap(), executed());
     assert_eq!(link.wire.count("PutItem"), 3);
@@ -660,8 +660,10 @@ async fn step(idempotency: &Idempotency, name: &str, runs: &Runs) -> Result<Stri
         let step = execution.step(name, work).await;
         Err::<String, _>(match step {
             Ok(step) => step,
-            Err(StepError::NotRun(error)) => format!("not run: {:?}", error.kind()),
-            Err(StepError::NotStored(error)) => format!("not stored: {:?}", error.kind()),
+            Err(RunError::Idempotency(error)) if error.step_ran() => {
+                format!("not stored: {:?}", error.kind())
+            }
+            Err(RunError::Idempotency(error)) => format!("not run: {:?}", error.kind()),
             Err(other) => panic!("{other:?}"),
         })
     });

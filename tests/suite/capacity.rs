@@ -1,7 +1,7 @@
 //! What each way costs in capacity units, answers in their records as they are: the table in
 //! `docs/exactly-once.md`.
 
-use dynamodb_idempotency::{CommitError, Idempotency, Transaction};
+use dynamodb_idempotency::{Error, Idempotency, Transaction};
 
 use crate::support::effects::{count, put, row};
 use crate::support::{Link, Store, in_record};
@@ -25,7 +25,7 @@ async fn separately(
         let item = effect(store.table(), "effect 1", kib).put.expect("a put").item;
         let put = store.client(link).put_item().table_name(store.table());
         put.set_item(Some(item)).send().await.expect("the store is there");
-        Ok::<_, CommitError>(answer.to_owned())
+        Ok::<_, Error>(answer.to_owned())
     });
     done.await.unwrap();
 }
@@ -33,7 +33,7 @@ async fn separately(
 async fn commit(store: &Store, idempotency: &Idempotency, answer: &str, kib: usize) {
     let done = idempotency.operation("o").key("commit").run(async |execution| {
         execution.commit(answer, [effect(store.table(), "effect 2", kib)]).await?;
-        Ok::<_, CommitError>(answer.to_owned())
+        Ok::<_, Error>(answer.to_owned())
     });
     done.await.unwrap();
 }
@@ -41,7 +41,7 @@ async fn commit(store: &Store, idempotency: &Idempotency, answer: &str, kib: usi
 async fn transaction(store: &Store, idempotency: &Idempotency, answer: &str, kib: usize) {
     let done = idempotency.operation("o").key("transaction").run_transaction(async || {
         let transaction = Transaction::new(answer.to_owned());
-        Ok::<_, CommitError>(transaction.items([effect(store.table(), "effect 3", kib)]))
+        Ok::<_, Error>(transaction.items([effect(store.table(), "effect 3", kib)]))
     });
     done.await.unwrap();
 }
@@ -79,9 +79,10 @@ async fn a_repeat_writes_nothing() {
     let idempotency = store.over(&link);
     let item = count(store.table(), "effect");
     for _ in 0..2 {
-        let done = idempotency.operation("o").key("k").run_transaction(async || {
-            Ok::<_, CommitError>(Transaction::new(1).items([item.clone()]))
-        });
+        let done = idempotency
+            .operation("o")
+            .key("k")
+            .run_transaction(async || Ok::<_, Error>(Transaction::new(1).items([item.clone()])));
         assert_eq!(done.await.unwrap(), 1);
         link.wire.measure();
     }

@@ -4,37 +4,32 @@ use std::panic::AssertUnwindSafe;
 
 use dynamodb_idempotency::policy::{Failure, Lease, Outage};
 use dynamodb_idempotency::{
-    Call, CommitError, ErrorKind, Execution, InvalidTransaction, MAX_TRANSACTION_ITEMS, Outcome,
-    RunError,
+    Call, Error, ErrorKind, Execution, MAX_TRANSACTION_ITEMS, Outcome, RunError,
 };
 use futures::FutureExt;
 
+use crate::faq::invalid;
 use crate::support::effects::{check, count, credit, debit, delete, put, row};
 use crate::support::raw::{self, number, status};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, decline, executed, handlers, in_record, kind,
-    replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, commit_kind, decline, executed, handlers,
+    in_record, kind, replayed,
 };
 
 /// By when every lease of a present owner is over.
 const AN_HOUR: i64 = 3600;
 
-type Booked = Result<Outcome<String>, RunError<CommitError>>;
+type Booked = Result<Outcome<String>, RunError<Error>>;
 
 /// Runs an operation whose handler counts the row `effect` by a commit, and answers with it.
 async fn book(operation: Call, table: &str, runs: &Runs) -> Booked {
     operation.run_with_outcome(async |execution| book_in(&execution, table, runs).await).await
 }
 
-async fn book_in(execution: &Execution, table: &str, runs: &Runs) -> Result<String, CommitError> {
+async fn book_in(execution: &Execution, table: &str, runs: &Runs) -> Result<String, Error> {
     let answer = format!("run {}, attempt {}", runs.add(), execution.attempt());
     execution.commit(&answer, [count(table, "effect")]).await?;
     Ok(answer)
-}
-
-/// The error of a commit that a handler returned.
-fn refused<T: std::fmt::Debug>(result: Result<T, RunError<CommitError>>) -> CommitError {
-    handlers(result)
 }
 
 #[tokio::test]
@@ -60,7 +55,7 @@ async fn a_commit_without_items_stores_the_answer() {
     let idempotency = store.idempotency();
     let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
         execution.commit(&1, []).await?;
-        Ok::<_, CommitError>(2)
+        Ok::<_, Error>(2)
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
     assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -131,11 +126,10 @@ async fn an_owner_that_was_taken_over_never_commits_and_gets_the_new_owners_answ
     let first = owner.operation("charge").key("k").run_with_outcome(async |execution| {
         gate.pass().await;
         let result = book_in(&execution, store.table(), &runs).await;
-        let Err(CommitError::Ended(error)) = &result else { panic!("{result:?}") };
-        assert_eq!(error.kind(), ErrorKind::LeaseLost);
+        assert_eq!(commit_kind(&result), ErrorKind::LeaseLost);
         // Neither another try nor another commit gets through.
         let again = execution.commit("again", [count(store.table(), "effect")]).await;
-        assert!(matches!(again, Err(CommitError::Ended(_))), "{again:?}");
+        assert_eq!(commit_kind(&again), ErrorKind::LeaseLost);
         result
     });
     let (first, before) = tokio::join!(first, async {
@@ -211,13 +205,15 @@ async fn a_failed_condition_comes_with_its_item_and_leaves_the_record_owned() {
         let items =
             [count(table, "effect"), debit(table, "alice", 5), check(table, "missing account")];
         let result = execution.commit("paid", items).await;
-        let Err(CommitError::ConditionFailed(failed)) = result else { panic!("{result:?}") };
+        assert_eq!(commit_kind(&result), ErrorKind::ConditionFailed);
+        let error = result.unwrap_err();
+        let failed = error.condition_failed().expect("the condition");
         assert_eq!(failed.index(), 1);
         assert_eq!(number(failed.item().unwrap(), "count"), 3);
         let all: Vec<_> = failed.all().map(|(index, item)| (index, item.is_some())).collect();
         assert_eq!(all, [(1, true), (2, false)]);
         assert_eq!(status(&store.record("charge#k").await), "PENDING");
-        Ok::<_, CommitError>("insufficient funds".to_owned())
+        Ok::<_, Error>("insufficient funds".to_owned())
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("insufficient funds".to_owned()));
     assert_eq!((store.counted("effect").await, store.counted("alice").await), (0, 3));
@@ -233,9 +229,9 @@ async fn another_commit_may_follow_one_whose_condition_failed() {
     store.deposit("alice", 3).await;
     let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
         let first = execution.commit("5", [debit(table, "alice", 5)]).await;
-        assert!(matches!(first, Err(CommitError::ConditionFailed(_))), "{first:?}");
+        assert_eq!(commit_kind(&first), ErrorKind::ConditionFailed);
         execution.commit("3", [debit(table, "alice", 3)]).await?;
-        Ok::<_, CommitError>(String::new())
+        Ok::<_, Error>(String::new())
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("3".to_owned()));
     assert_eq!(store.counted("alice").await, 0);
@@ -248,9 +244,9 @@ async fn a_failed_condition_that_the_handler_fails_with_frees_the_key() {
     let idempotency = store.idempotency();
     let result = idempotency.operation("charge").key("k").run(async |execution| {
         execution.commit("paid", [debit(store.table(), "alice", 5)]).await?;
-        Ok::<_, CommitError>(String::new())
+        Ok::<_, Error>(String::new())
     });
-    assert!(matches!(refused(result.await), CommitError::ConditionFailed(_)));
+    assert_eq!(handlers(result.await).kind(), ErrorKind::ConditionFailed);
     assert!(store.is_released("charge#k").await);
     let next = book(idempotency.operation("charge").key("k"), store.table(), &runs).await;
     assert_eq!(next.unwrap(), executed(1, 2));
@@ -298,7 +294,7 @@ async fn a_panic_after_the_commit_goes_on_and_the_answer_stands() {
     let running = idempotency.operation("charge").key("k").run(async |execution| {
         book_in(&execution, store.table(), &runs).await?;
         assert!(runs.count() == 0, "after the commit");
-        Ok::<_, CommitError>(String::new())
+        Ok::<_, Error>(String::new())
     });
     let panic = AssertUnwindSafe(running).catch_unwind().await.unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"after the commit"));
@@ -314,8 +310,8 @@ async fn a_second_commit_is_an_error() {
     let outcome = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
         let answer = book_in(&execution, store.table(), &runs).await?;
         let again = book_in(&execution, store.table(), &runs).await;
-        assert!(matches!(again, Err(CommitError::AlreadyCommitted)), "{again:?}");
-        Ok::<_, CommitError>(answer)
+        assert_eq!(commit_kind(&again), ErrorKind::AlreadyCommitted);
+        Ok::<_, Error>(answer)
     });
     assert_eq!(outcome.await.unwrap(), executed(1, 1));
     assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (1, 1));
@@ -331,7 +327,7 @@ async fn of_two_commits_at_once_one_is_an_error() {
             book_in(&execution, store.table(), &runs),
             book_in(&clone, store.table(), &runs)
         );
-        assert!(matches!(other, Err(CommitError::AlreadyCommitted)), "{other:?}");
+        assert_eq!(commit_kind(&other), ErrorKind::AlreadyCommitted);
         one
     });
     assert_eq!(outcome.await.unwrap(), executed(1, 1));
@@ -345,12 +341,11 @@ async fn a_commit_after_the_handler_has_returned_is_an_error() {
     let mut kept = None;
     let answer = idempotency.operation("charge").key("k").run(async |execution| {
         kept = Some(execution);
-        Ok::<_, CommitError>("answered".to_owned())
+        Ok::<_, Error>("answered".to_owned())
     });
     assert_eq!(answer.await.unwrap(), "answered");
     let late = book_in(&kept.unwrap(), store.table(), &runs).await;
-    let Err(CommitError::Ended(error)) = late else { panic!("{late:?}") };
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert_eq!(commit_kind(&late), ErrorKind::InvalidUse);
     assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (0, 0));
 }
 
@@ -371,7 +366,7 @@ async fn a_renewal_that_meets_the_commit_has_lost_nothing() {
         // Its answer reaches the owner meanwhile.
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         assert!(!execution.is_lease_lost());
-        Ok::<_, CommitError>(answer)
+        Ok::<_, Error>(answer)
     });
     assert_eq!(outcome.await.unwrap(), executed(1, 1));
     assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -388,58 +383,50 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     let none = aws_sdk_dynamodb::types::TransactWriteItem::builder().build();
     let mut two = count(&table, "a");
     two.delete = delete(&table, "b").delete;
-    let cases: Vec<(&str, Vec<_>, InvalidTransaction)> = vec![
-        (
-            "a hundred",
-            many(MAX_TRANSACTION_ITEMS + 1),
-            InvalidTransaction::TooManyItems { items: 100 },
-        ),
+    let cases: Vec<(&str, Vec<_>, &str)> = vec![
+        ("a hundred", many(MAX_TRANSACTION_ITEMS + 1), "100 items are more than the 99 that fit"),
         (
             "no operation",
             vec![count(&table, "a"), none],
-            InvalidTransaction::NotOneOperation { index: 1 },
+            "item 1 must be one put, update, delete or condition check",
         ),
-        ("two operations", vec![two], InvalidTransaction::NotOneOperation { index: 0 }),
+        ("two operations", vec![two], "item 0 must be one put, update, delete or condition check"),
         (
             "one key twice",
             vec![count(&table, "a"), count(&table, "b"), delete(&table, "a")],
-            InvalidTransaction::SameItem { first: 0, second: 2 },
+            "items 0 and 2 are about the same item of a table",
         ),
         (
             "one key twice, once by ARN",
             vec![count(&table, "a"), check(&arn, "a")],
-            InvalidTransaction::SameItem { first: 0, second: 1 },
+            "items 0 and 1 are about the same item of a table",
         ),
         (
             "two puts on one key",
             vec![put(&table, row("a", "1")), put(&table, row("a", "2"))],
-            InvalidTransaction::SameItem { first: 0, second: 1 },
+            "items 0 and 1 are about the same item of a table",
         ),
         (
             "two puts on one key of a table whose key another item names",
             vec![put("t", row("a", "1")), put("t", row("a", "2")), check("t", "b")],
-            InvalidTransaction::SameItem { first: 0, second: 1 },
+            "items 0 and 1 are about the same item of a table",
         ),
         (
             "a put and a delete on one key",
             vec![put("t", row("a", "1")), delete("t", "a")],
-            InvalidTransaction::SameItem { first: 0, second: 1 },
+            "items 0 and 1 are about the same item of a table",
         ),
         (
             "the own record",
             vec![count(&table, "a"), delete(&table, "charge#k")],
-            InvalidTransaction::OwnRecord { index: 1 },
+            "item 1 is about the operation's own record",
         ),
         (
             "the own record by ARN",
             vec![put(&arn, own())],
-            InvalidTransaction::OwnRecord { index: 0 },
+            "item 0 is about the operation's own record",
         ),
-        (
-            "an item over 400 KB",
-            vec![big],
-            InvalidTransaction::ItemTooLarge { index: 0, bytes: 2 + 1 + 4 + 400 * 1024 },
-        ),
+        ("an item over 400 KB", vec![big], "item 0 has 409607 bytes, more than DynamoDB's 400 KB"),
     ];
     for (case, items, expected) in cases {
         let result = idempotency.operation("charge").key("k").run(async |execution| {
@@ -448,10 +435,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
             assert_eq!(link.wire.requests(), [""; 0], "{case}");
             result
         });
-        match refused(result.await) {
-            CommitError::Invalid(invalid) => assert_eq!(invalid, expected, "{case}"),
-            other => panic!("{case}: {other:?}"),
-        }
+        assert_eq!(invalid(&handlers(result.await)), expected, "{case}");
     }
 }
 
@@ -465,34 +449,25 @@ async fn what_does_not_fit_is_refused_and_the_record_stays_owned() {
     let result = idempotency.operation("charge").key("k").run(async |execution| {
         let items: Vec<_> = (0..11).map(|i| big(&format!("row{i}"))).collect();
         let result = execution.commit("paid", items).await;
-        assert!(
-            matches!(
-                result,
-                Err(CommitError::Invalid(InvalidTransaction::TooLarge { bytes })) if bytes > 4 << 20
-            ),
-            "{result:?}"
-        );
+        let error = invalid(&result.unwrap_err());
+        let bytes = error.strip_prefix("the items have ").and_then(|rest| {
+            rest.strip_suffix(" bytes, more than DynamoDB's 4 MB")?.parse::<usize>().ok()
+        });
+        assert!(bytes.is_some_and(|bytes| bytes > 4 << 20), "{error}");
         let result = execution.commit(&"x".repeat(400 * 1024), []).await;
-        assert!(
-            matches!(
-                result,
-                Err(CommitError::Invalid(InvalidTransaction::AnswerTooLarge { bytes, .. }))
-                    if bytes > 400 << 10
-            ),
-            "{result:?}"
-        );
+        let error = invalid(&result.unwrap_err());
+        let bytes =
+            error.strip_prefix("the answer, or the record with it, has ").and_then(|rest| {
+                rest.split_once(" bytes of at most 409600: ")?.0.parse::<usize>().ok()
+            });
+        assert!(bytes.is_some_and(|bytes| bytes > 400 << 10), "{error}");
         let no_json = std::collections::HashMap::from([(vec![1], 1)]);
         let result = execution.commit(&no_json, []).await;
-        assert!(
-            matches!(
-                result,
-                Err(CommitError::Invalid(InvalidTransaction::AnswerNotSerializable(_)))
-            ),
-            "{result:?}"
-        );
+        let error = invalid(&result.unwrap_err());
+        assert!(error.starts_with("the answer cannot be serialized: "), "{error}");
         assert_eq!(link.wire.requests(), ["PutItem"]);
         execution.commit("paid", most()).await?;
-        Ok::<_, CommitError>(String::new())
+        Ok::<_, Error>(String::new())
     });
     assert_eq!(result.await.unwrap(), "paid");
     assert_eq!(store.counted("row98").await, 1);
@@ -506,13 +481,10 @@ async fn what_only_dynamodb_can_refuse_is_an_error_of_the_items() {
         let mut wrong = credit(table, "a", 1);
         wrong.update.as_mut().unwrap().update_expression = "ADD".to_owned();
         let result = execution.commit("paid", [wrong]).await;
-        assert!(
-            matches!(result, Err(CommitError::Invalid(InvalidTransaction::Refused { .. }))),
-            "{result:?}"
-        );
+        let error = invalid(&result.unwrap_err());
+        assert!(error.starts_with("DynamoDB refuses the transaction: "), "{error}");
         let result = execution.commit("paid", [count("no-such-table", "a")]).await;
-        let Err(CommitError::NotApplied(error)) = result else { panic!("{result:?}") };
-        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert_eq!(commit_kind(&result), ErrorKind::Configuration);
         book_in(&execution, table, &runs).await
     });
     assert_eq!(outcome.await.unwrap(), executed(1, 1));
@@ -525,7 +497,7 @@ async fn a_missing_table_of_a_transaction_is_among_those_that_are_named() {
     let (store, runs) = (Store::open().await, Runs::default());
     let operation = store.idempotency();
     let operation = operation.operation("charge").key("k");
-    let error = refused(book(operation, "no-such-table", &runs).await).to_string();
+    let error = handlers(book(operation, "no-such-table", &runs).await).to_string();
     for table in [store.table(), "no-such-table"] {
         assert!(error.contains(&format!("`{table}`")), "{error}");
     }
@@ -537,7 +509,7 @@ async fn a_missing_permission_is_reported_at_once() {
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::Answer(400, "AccessDeniedException"));
     let result = book(idempotency.operation("charge").key("k"), store.table(), &runs).await;
-    let CommitError::NotApplied(error) = refused(result) else { panic!("another error") };
+    let error = handlers(result);
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("ConditionCheckItem"), "{error}");
     assert!(store.is_released("charge#k").await);
@@ -586,7 +558,7 @@ async fn a_failure_of_another_run_does_not_undo_a_commit() {
     let first = owner.operation("charge").key("k").run_with_outcome(async |execution| {
         gate.pass().await;
         execution.commit("late", [count(store.table(), "effect")]).await?;
-        Ok::<_, CommitError>(String::new())
+        Ok::<_, Error>(String::new())
     });
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dynamodb_idempotency::policy::InProgress;
 use dynamodb_idempotency::{
-    CommitError, Execution, Idempotency, Outcome, Policy, Reconciled, Transaction,
+    Error, Execution, Idempotency, Outcome, Policy, Reconciled, Transaction,
 };
 use futures::future::join_all;
 use tokio::task::yield_now;
@@ -77,7 +77,7 @@ async fn call(
             let run = operation.run_with_outcome(async |execution: Execution| {
                 let answer = answer(runs.add());
                 execution.commit(&answer, [effect()]).await?;
-                Ok::<_, CommitError>(answer)
+                Ok::<_, Error>(answer)
             });
             run.await.map_err(|error| error.to_string())
         }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Lease, LeaseExpired, Takeover};
 use dynamodb_idempotency::{
-    Call, Error, ErrorKind, Execution, Idempotency, Outcome, Reconciled, RunError, Transaction,
-    TransactionError,
+    Call, ErrorKind, Execution, Idempotency, Outcome, Reconciled, RunError, Transaction,
 };
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use tokio::task::yield_now;
@@ -302,11 +301,7 @@ async fn a_transaction_is_not_prepared_past_its_deadline() {
             Ok::<_, Infallible>(Transaction::new("booked".to_owned()))
         })
         .await;
-    let error: Error = match result {
-        Err(TransactionError::Idempotency(error)) => error,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!((error.kind(), after.count()), (ErrorKind::DeadlineExceeded, 0));
+    assert_eq!((kind(result), after.count()), (ErrorKind::DeadlineExceeded, 0));
     assert!(link.wire.requests().is_empty());
 }
 

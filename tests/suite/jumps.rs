@@ -4,12 +4,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use dynamodb_idempotency::policy::{InProgress, Lease, LeaseExpired};
-use dynamodb_idempotency::{ErrorKind, Outcome, RunError, StepError};
+use dynamodb_idempotency::{ErrorKind, Outcome, RunError};
 
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, replayed,
+    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, not_run,
+    replayed,
 };
 
 const AN_HOUR: i64 = 3600;
@@ -107,7 +108,7 @@ async fn no_step_starts_under_a_lease_that_is_over_by_either_clock() {
                 Ok::<_, Infallible>(())
             };
             let step = execution.step("charge", work).await;
-            assert!(matches!(step, Err(StepError::NotRun(_))), "{step:?}");
+            not_run(step.expect_err("the step is not started"));
             Ok::<_, Infallible>(())
         });
         run.await.unwrap();

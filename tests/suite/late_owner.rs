@@ -1,12 +1,12 @@
 //! A former owner changes nothing of a record that another holds, completed or failed.
 
 use dynamodb_idempotency::policy::{Completed, Failure, LargeAnswers, Outage};
-use dynamodb_idempotency::{CommitError, ErrorKind, Outcome, Policy, RunError};
+use dynamodb_idempotency::{Error, ErrorKind, Outcome, Policy, RunError};
 
 use crate::support::effects::{count, debit};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, kind,
-    raw, replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, commit_kind, decline, executed,
+    handlers, kind, raw, replayed,
 };
 
 /// By when every lease of a present owner is over.
@@ -174,14 +174,14 @@ async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
         let outcome = operation.run_with_outcome(async |execution| {
             link.wire.up();
             let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
-            assert!(matches!(refused, Err(CommitError::ConditionFailed(_))), "{refused:?}");
+            assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
             let released = raw::with(raw::failed("charge#k"), "status", raw::s("RELEASED"));
             store.put(raw::with(released, "attempt", raw::n(7))).await;
             if is_protected {
                 return Ok("refused".to_owned());
             }
             execution.commit("paid", [count(store.table(), "effect")]).await?;
-            Ok::<_, CommitError>("paid".to_owned())
+            Ok::<_, Error>("paid".to_owned())
         });
         let answer = if is_protected { "refused" } else { "paid" };
         assert_eq!(outcome.await.unwrap(), Outcome::Executed(answer.to_owned()));
@@ -258,7 +258,7 @@ async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
     let first = operation.run_with_outcome(async |execution| {
         gate.pass().await;
         execution.commit("first", [count(store.table(), "effect")]).await?;
-        Ok::<_, CommitError>("first".to_owned())
+        Ok::<_, Error>("first".to_owned())
     });
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;

@@ -5,20 +5,20 @@ use std::time::Duration;
 use dynamodb_idempotency::policy::{
     Completed, Failure, InProgress, LeaseExpired, Outage, Takeover,
 };
-use dynamodb_idempotency::{
-    Call, ErrorKind, Idempotency, InvalidTransaction, Outcome, Transaction, TransactionError,
-};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Outcome, RunError, Transaction};
 use futures::future::join_all;
 
+use crate::faq::invalid;
 use crate::support::effects::{count, debit, put, row};
 use crate::support::raw::{self, number, status};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, in_record, replayed,
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, crates, executed, in_record, kind,
+    replayed,
 };
 
 const AN_HOUR: i64 = 3600;
 
-type Transferred = Result<Outcome<String>, TransactionError<Declined>>;
+type Transferred = Result<Outcome<String>, RunError<Declined>>;
 
 /// Counts the row `effect`; the answer contains the number of the call.
 async fn transfer(operation: Call, table: &str, runs: &Runs) -> Transferred {
@@ -46,13 +46,6 @@ async fn pay(operation: Call, table: &str, answer: Option<&'static str>) -> Tran
 
 fn ran(run: u32) -> Outcome<String> {
     Outcome::Executed(format!("run {run}"))
-}
-
-fn kind(result: Transferred) -> ErrorKind {
-    match result {
-        Err(TransactionError::Idempotency(error)) => error.kind(),
-        other => panic!("not an error of the crate's: {other:?}"),
-    }
 }
 
 fn hasty(store: &Store, link: &Link) -> Idempotency {
@@ -256,7 +249,7 @@ async fn a_kept_error_is_replayed() {
     let operation = idempotency.operation("o").key("k").replay_errors::<Declined>();
     let transaction = async || Ok(Transaction::new("paid".to_owned()));
     let result = operation.run_transaction(transaction).await;
-    assert!(matches!(result, Err(TransactionError::Handler(Declined { run: 7 }))), "{result:?}");
+    assert!(matches!(result, Err(RunError::Handler(Declined { run: 7 }))), "{result:?}");
 }
 
 #[tokio::test]
@@ -298,7 +291,7 @@ async fn a_failed_condition_without_an_answer_leaves_nothing() {
     let idempotency = store.idempotency();
     let transfers = || idempotency.operation("transfers").key("k");
     let result = pay(transfers(), store.table(), None).await;
-    assert!(matches!(result, Err(TransactionError::ConditionFailed(_))), "{result:?}");
+    assert_eq!(kind(result), ErrorKind::ConditionFailed);
     assert_eq!(store.item("transfers#k").await, None);
     store.deposit("alice", 5).await;
     let next = pay(transfers(), store.table(), None).await.unwrap();
@@ -318,7 +311,7 @@ async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
     };
     let failed: Transferred =
         operation().run_transaction_with_outcome(async || Err(Declined { run: 1 })).await;
-    assert!(matches!(failed, Err(TransactionError::Handler(Declined { run: 1 }))), "{failed:?}");
+    assert!(matches!(failed, Err(RunError::Handler(Declined { run: 1 }))), "{failed:?}");
     let refused: Transferred = operation()
         .run_transaction_with_outcome(async || Ok(Transaction::discard("no".to_owned())))
         .await;
@@ -341,22 +334,19 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     let many = (0..100).map(|i| count(table, &format!("row{i}"))).collect();
     let large = put(table, row("a", &"x".repeat(400 << 10)));
     for (items, expected) in [
-        (many, InvalidTransaction::TooManyItems { items: 100 }),
+        (many, "100 items are more than the 99 that fit"),
         (
             vec![count(table, "a"), count(table, "a")],
-            InvalidTransaction::SameItem { first: 0, second: 1 },
+            "items 0 and 1 are about the same item of a table",
         ),
-        (vec![count(table, "o#k")], InvalidTransaction::OwnRecord { index: 0 }),
-        (vec![large], InvalidTransaction::ItemTooLarge { index: 0, bytes: 7 + (400 << 10) }),
+        (vec![count(table, "o#k")], "item 0 is about the operation's own record"),
+        (vec![large], "item 0 has 409607 bytes, more than DynamoDB's 400 KB"),
     ] {
         let result = idempotency
             .operation("o")
             .key("k")
             .run_transaction(async || Ok::<_, Declined>(Transaction::new(1_u8).items(items)));
-        match result.await {
-            Err(TransactionError::Invalid(invalid)) => assert_eq!(invalid, expected),
-            other => panic!("{expected}: {other:?}"),
-        }
+        assert_eq!(invalid(&crates(result.await)), expected);
     }
     let result = idempotency
         .operation("o")
@@ -364,11 +354,8 @@ async fn bad_input_is_refused_before_anything_is_sent() {
         .unwrap()
         .key("k")
         .run_transaction(async || Ok::<_, Declined>(Transaction::new("x".repeat(400 << 10))));
-    let result = result.await;
-    assert!(
-        matches!(result, Err(TransactionError::Invalid(InvalidTransaction::AnswerTooLarge { .. }))),
-        "{result:?}"
-    );
+    let message = invalid(&crates(result.await));
+    assert!(message.starts_with("the answer, or the record with it, has "), "{message}");
     // Whether it was executed with another answer is looked up.
     assert_eq!(link.wire.requests(), ["GetItem"]);
 }
@@ -552,7 +539,7 @@ async fn a_refusal_is_final_or_the_earlier_try_is_the_answer() {
             }
             (Some(_), true) => assert_eq!(first.unwrap(), Outcome::Replayed("paid".to_owned())),
             (None, false) => {
-                assert!(matches!(first, Err(TransactionError::ConditionFailed(_))), "{first:?}");
+                assert_eq!(kind(first), ErrorKind::ConditionFailed);
             }
             (None, true) => assert_eq!(first.unwrap(), Outcome::Executed("paid".to_owned())),
         }

@@ -5,9 +5,9 @@
 //! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as
 //!    an argument. A request without one gets a 500 that says why. Use `Option<Execution>` in
 //!    handlers that such requests can reach.
-//! 2. [`Problem`], [`Error`], [`RunError`], [`StepError`], [`CommitError`] and [`TransactionError`]
-//!    implement `IntoResponse`, so a handler can return them with `?`. They become the same
-//!    problems that the layer sends.
+//! 2. [`Problem`], [`Error`] and [`RunError`] implement `IntoResponse`, so a handler can return them
+//!    with `?`. They become the same problems that the layer sends. For handler errors that are not
+//!    responses there is [`RunError::into_response_with`].
 //! 3. [`Execution::commit_into_response`] commits, and [`Execution::step_into_response`] stores as
 //!    a step, anything that axum can convert into a response.
 //! 4. A handler whose whole effect is one transaction returns that transaction: see
@@ -65,10 +65,9 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
-use crate::error::{
-    CommitError, Error, ErrorKind, InvalidTransaction, RunError, StepError, TransactionError,
-};
+use crate::error::{Error, RunError};
 use crate::run::execution::Execution;
+use crate::run::transaction::not_serializable;
 
 /// Extracts the running execution. A request without one gets [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {
@@ -105,25 +104,25 @@ impl Execution {
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
     /// use axum::http::StatusCode;
     /// use axum::response::Response;
-    /// use dynamodb_idempotency::{CommitError, Execution};
+    /// use dynamodb_idempotency::{Error, Execution};
     ///
-    /// async fn book(execution: Execution, row: TransactWriteItem) -> Result<Response, CommitError> {
+    /// async fn book(execution: Execution, row: TransactWriteItem) -> Result<Response, Error> {
     ///     execution.commit_into_response((StatusCode::CREATED, "booked"), [row]).await
     /// }
     /// ```
     ///
     /// # Errors
-    /// The same as for `commit_response`; and [`InvalidTransaction::AnswerNotSerializable`] if
-    /// reading the response's body fails.
+    /// The same as for `commit_response`; and
+    /// [`ErrorKind::InvalidTransaction`](crate::ErrorKind::InvalidTransaction) if reading the response's
+    /// body fails.
     pub async fn commit_into_response(
         &self,
         response: impl IntoResponse,
         items: impl IntoIterator<Item = TransactWriteItem>,
-    ) -> Result<Response, CommitError> {
+    ) -> Result<Response, Error> {
         let (head, body) = response.into_response().into_parts();
         let body = body.collect().await.map_err(|error| {
-            let reason = format!("reading the response's body failed: {error}");
-            CommitError::Invalid(InvalidTransaction::AnswerNotSerializable(reason))
+            not_serializable(&format!("reading the response's body failed: {error}"))
         })?;
         let response = http::Response::from_parts(head, body.to_bytes());
         self.commit_response(&response, items).await?;
@@ -139,6 +138,10 @@ impl IntoResponse for Problem {
 }
 
 /// Responds with the error's [problem](Problem). Details that the client must not see go to the log.
+///
+/// For example 503, [`ProblemKind::Unavailable`], or 409, [`ProblemKind::ConditionFailed`]. An error of
+/// the handler's code is 500, [`ProblemKind::Misconfigured`]: a step's name that is used twice, an
+/// invalid transaction, a second commit.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         problem::explain(None, &self).into_response()
@@ -148,67 +151,32 @@ impl IntoResponse for Error {
 /// Responds with the handler's own error, or with the [problem](Problem) of the crate's error.
 impl<E: IntoResponse> IntoResponse for RunError<E> {
     fn into_response(self) -> Response {
+        self.into_response_with(E::into_response)
+    }
+}
+
+impl<E> RunError<E> {
+    /// Converts the handler's own error with `respond`, or the crate's error into its
+    /// [problem](Problem).
+    ///
+    /// For handler errors that do not implement `IntoResponse`.
+    ///
+    /// ```
+    /// use axum::http::StatusCode;
+    /// use axum::response::Response;
+    /// use dynamodb_idempotency::RunError;
+    ///
+    /// fn respond(error: RunError<std::io::Error>) -> Response {
+    ///     error.into_response_with(|error| (StatusCode::BAD_GATEWAY, error.to_string()))
+    /// }
+    ///
+    /// let error = std::io::Error::other("the bank does not answer");
+    /// assert_eq!(respond(RunError::Handler(error)).status(), 502);
+    /// ```
+    pub fn into_response_with<R: IntoResponse>(self, respond: impl FnOnce(E) -> R) -> Response {
         match self {
-            Self::Handler(error) => error.into_response(),
+            Self::Handler(error) => respond(error).into_response(),
             Self::Idempotency(error) => error.into_response(),
         }
-    }
-}
-
-/// Responds with the step's own error, or with the [problem](Problem) of the crate's error.
-///
-/// For example 503, [`ProblemKind::Unavailable`], if the step did not run, and 500,
-/// [`ProblemKind::AnswerUnavailable`], if its result cannot be stored. A wrong call (such as a name
-/// that is used twice) is 500, [`ProblemKind::Misconfigured`].
-impl<E: IntoResponse> IntoResponse for StepError<E> {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Failed(error) => error.into_response(),
-            Self::NotRun(error) | Self::NotStored(error) => in_handler(error).into_response(),
-        }
-    }
-}
-
-/// Responds with a problem, by variant:
-///
-/// - [`ConditionFailed`](Self::ConditionFailed): 409, [`ProblemKind::ConditionFailed`].
-/// - [`Invalid`](Self::Invalid): 500, [`ProblemKind::Misconfigured`]; the log has the reason.
-/// - [`NotApplied`](Self::NotApplied) and [`Ended`](Self::Ended): the [problem](Problem) of their
-///   error, for example 503, [`ProblemKind::Unavailable`], or 409, [`ProblemKind::LeaseLost`].
-/// - [`AlreadyCommitted`](Self::AlreadyCommitted): 500, [`ProblemKind::Misconfigured`]. The client
-///   does not see it, because it gets the committed response.
-impl IntoResponse for CommitError {
-    fn into_response(self) -> Response {
-        match self {
-            Self::ConditionFailed(_) => problem::condition_failed().into_response(),
-            Self::Invalid(invalid) => problem::not_executable(invalid).into_response(),
-            Self::AlreadyCommitted => {
-                Error::new(ErrorKind::Configuration, self.to_string()).into_response()
-            }
-            Self::NotApplied(error) | Self::Ended(error) => in_handler(error).into_response(),
-        }
-    }
-}
-
-/// Responds with the closure's own error, or with a [problem](Problem) like a [`CommitError`].
-impl<E: IntoResponse> IntoResponse for TransactionError<E> {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Handler(error) => error.into_response(),
-            Self::ConditionFailed(failed) => CommitError::ConditionFailed(failed).into_response(),
-            Self::Invalid(invalid) => CommitError::Invalid(invalid).into_response(),
-            Self::Idempotency(error) => error.into_response(),
-        }
-    }
-}
-
-/// Converts an error that the client cannot fix: the handler called its execution wrongly.
-fn in_handler(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::InvalidInput => {
-            let message = "the handler called its Execution with invalid input";
-            Error::new(ErrorKind::Configuration, message).with_source(error)
-        }
-        _ => error,
     }
 }

@@ -11,7 +11,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::answer::HttpAnswer;
-use crate::error::{Error, ErrorKind, StepError};
+use crate::error::{Error, ErrorKind, RunError};
 use crate::http::answer;
 use crate::run::execution::Execution;
 use crate::run::user_code;
@@ -25,26 +25,26 @@ impl Execution {
     /// ```no_run
     /// use axum::http::StatusCode;
     /// use axum::response::Response;
-    /// use dynamodb_idempotency::{Execution, StepError};
+    /// use dynamodb_idempotency::{Execution, RunError};
     ///
     /// async fn reserve() -> Result<(StatusCode, &'static str), StatusCode> {
     ///     Ok((StatusCode::CREATED, "seat 1A"))
     /// }
     ///
-    /// async fn book(execution: Execution) -> Result<Response, StepError<StatusCode>> {
+    /// async fn book(execution: Execution) -> Result<Response, RunError<StatusCode>> {
     ///     execution.step_into_response("reserve", reserve()).await
     /// }
     /// ```
     ///
     /// # Errors
     /// The same as for `step`. If the conversion into a response or its body panics, or reading the
-    /// body fails, the result cannot be stored: [`StepError::NotStored`] with
-    /// [`ErrorKind::AnswerUnavailable`], and no later attempt repeats the step.
+    /// body fails, the result cannot be stored: [`ErrorKind::AnswerUnavailable`] with
+    /// [`Error::step_ran`], and no later attempt repeats the step.
     pub async fn step_into_response<R, E>(
         &self,
         name: &str,
         work: impl Future<Output = Result<R, E>>,
-    ) -> Result<Response, StepError<E>>
+    ) -> Result<Response, RunError<E>>
     where
         R: IntoResponse,
     {
@@ -52,7 +52,7 @@ impl Execution {
         let kept = self.step(name, work).await?;
         kept.into_response().ok_or_else(|| {
             let message = format!("the stored result of step `{name}` is not a response");
-            StepError::NotRun(Error::new(ErrorKind::AnswerUnreadable, message))
+            Error::new(ErrorKind::AnswerUnreadable, message).into()
         })
     }
 }

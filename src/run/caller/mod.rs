@@ -26,7 +26,6 @@ use crate::run::execution::Execution;
 use crate::run::hook::Abandoned;
 use crate::run::refusal::{abandoned, in_progress, mismatch};
 use crate::signals::{self, Ending};
-use crate::store::ItemsRefusal;
 use crate::store::record::{Record, random_owner};
 
 pub(crate) use self::reconcile::acquire_with_hook;
@@ -42,7 +41,7 @@ pub(crate) enum Progress {
     Abandoned(Box<Abandoned>),
     /// Nothing was written, for this reason. Continue with [`Caller::answer_without_items`] or
     /// [`Caller::no_answer`].
-    ItemsRejected(ItemsRefusal),
+    ItemsRejected(Error),
     /// The answer of the hook or of the transaction is stored.
     Written,
     /// The record has no answer, and nothing was written.

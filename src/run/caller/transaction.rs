@@ -9,13 +9,12 @@ use futures_util::future::BoxFuture;
 
 use super::{Caller, Progress};
 use crate::answer::{Answer, Stored};
-use crate::error::{Error, InvalidTransaction};
+use crate::error::Error;
 use crate::protocol::{Form, Goal};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::placement::Unplaced;
 use crate::run::transaction::items;
-use crate::store::ItemsRefusal;
 use crate::store::record::{self, Claim};
 
 impl<'a> Caller<'a> {
@@ -90,7 +89,7 @@ impl<'a> Caller<'a> {
         let record = record::completed_item(schema, &claim, claim.created_at, expires_at, response);
         let prepared = items::prepare(&self.core.table, &claim.key, &record, &mut items);
         if let Err(invalid) = prepared {
-            return Ok(Progress::ItemsRejected(ItemsRefusal::Invalid(invalid)));
+            return Ok(Progress::ItemsRejected(invalid));
         }
         self.body.write_transaction(stored, items);
         self.send().await
@@ -132,9 +131,6 @@ impl<'a> Caller<'a> {
 fn rejected(unplaced: Unplaced) -> Result<Progress, Error> {
     match unplaced {
         Unplaced::PartsNotWritten(error) => Err(error),
-        Unplaced::Unstorable(unstorable) => {
-            let invalid = InvalidTransaction::from(unstorable);
-            Ok(Progress::ItemsRejected(ItemsRefusal::Invalid(invalid)))
-        }
+        Unplaced::Unstorable(unstorable) => Ok(Progress::ItemsRejected(unstorable.into())),
     }
 }

@@ -66,7 +66,7 @@ impl Steps {
         &'a self,
         name: &'a str,
     ) -> Result<(Name<'a>, Option<Checkpoint>), Error> {
-        let invalid = |message| Err(Error::new(ErrorKind::InvalidInput, message));
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidUse, message));
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
             return invalid(format!("{message}, this one {}", name.len()));

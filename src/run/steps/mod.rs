@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::known::Steps;
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
-use crate::error::{Error, ErrorKind, StepError};
+use crate::error::{Error, ErrorKind, RunError};
 use crate::run::execution::Execution;
 use crate::run::user_code;
 use crate::store::record::{Checkpoint, Item, Record, State};
@@ -25,11 +25,11 @@ impl Execution {
     /// later attempt of the operation gets it back instead of running the work again.
     ///
     /// ```
-    /// use dynamodb_idempotency::{Execution, StepError};
+    /// use dynamodb_idempotency::{Execution, RunError};
     /// # async fn reserve(_: &str) -> Result<u32, std::io::Error> { Ok(1) }
     /// # async fn charge(_: u32, _: &str) -> Result<String, std::io::Error> { Ok("ch_1".into()) }
     ///
-    /// async fn order(execution: Execution) -> Result<String, StepError<std::io::Error>> {
+    /// async fn order(execution: Execution) -> Result<String, RunError<std::io::Error>> {
     ///     let seat = execution.step("reserve", reserve("A1")).await?;
     ///     let key = execution.derive_key("charge").uuid();
     ///     execution.step("charge", charge(seat, &key)).await
@@ -63,40 +63,42 @@ impl Execution {
     /// ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
     ///
     /// # Errors
-    /// [`StepError::Failed`] with the work's own error.
+    /// [`RunError::Handler`] with the work's own error: nothing is stored, and the next attempt runs the
+    /// work again.
     ///
-    /// [`StepError::NotRun`] before anything ran: [`ErrorKind::InvalidInput`] for a name that is
-    /// empty, too long or used already, if no room is left, or after a [`commit`](Self::commit);
-    /// [`ErrorKind::LeaseLost`] if the lease is lost or over; [`ErrorKind::AnswerUnreadable`] if
-    /// the stored result has another type, [`ErrorKind::AnswerUnavailable`] if it could not be
-    /// stored, and [`ErrorKind::StepsUnreadable`] if its codec does not decode it.
+    /// Before anything ran: [`ErrorKind::InvalidUse`] for a name that is empty, too long or used
+    /// already, if no room is left, or after a [`commit`](Self::commit); [`ErrorKind::LeaseLost`] if the
+    /// lease is lost or over; [`ErrorKind::AnswerUnreadable`] if the stored result has another type,
+    /// [`ErrorKind::AnswerUnavailable`] if it could not be stored, and [`ErrorKind::StepsUnreadable`]
+    /// if its codec does not decode it.
     ///
-    /// [`StepError::NotStored`] once it has run: [`ErrorKind::AnswerUnavailable`] for a result that
-    /// cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
+    /// Once the work has run, [`Error::step_ran`] is `true`: [`ErrorKind::AnswerUnavailable`] for a
+    /// result that cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
     /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm it within
-    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline. By
-    /// default a handler is stopped when its lease is lost. So it sees `LeaseLost` only under
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline,
+    /// [`ErrorKind::InvalidUse`] if the operation had ended. By default a handler is stopped when its
+    /// lease is lost. So it sees `LeaseLost` only under
     /// [`LeaseExpired::Continue`](crate::policy::LeaseExpired::Continue), or in a task that it has spawned.
     pub async fn step<T, E>(
         &self,
         name: &str,
         work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, StepError<E>>
+    ) -> Result<T, RunError<E>>
     where
         T: Serialize + DeserializeOwned,
     {
-        let (mut name, done) = self.inner.steps.reserve(name).map_err(StepError::NotRun)?;
+        let (mut name, done) = self.inner.steps.reserve(name)?;
         if let Some(done) = done {
             name.keep();
-            return done.read(name.text, self.coder()).map_err(StepError::NotRun);
+            return Ok(done.read(name.text, self.coder())?);
         }
         if let Err(error) = self.may_start(name.text) {
             if error.kind() == ErrorKind::LeaseLost {
                 self.halt().await;
             }
-            return Err(StepError::NotRun(error));
+            return Err(error.into());
         }
-        let value = user_code::run_or_resume(work).await.map_err(StepError::Failed)?;
+        let value = user_code::run_or_resume(work).await.map_err(RunError::Handler)?;
         // The work has run: whatever happens to its result, the name is used.
         name.keep();
         let json = to_json(&value);
@@ -104,7 +106,7 @@ impl Execution {
         if self.is_lease_lost() {
             self.halt().await;
         }
-        stored.map_err(StepError::NotStored)?;
+        stored.map_err(Error::of_step_that_ran)?;
         Ok(value)
     }
 
@@ -116,7 +118,7 @@ impl Execution {
     fn may_start(&self, name: &str) -> Result<(), Error> {
         if self.finish().is_over() {
             let message = format!("step `{name}` was not started: the operation ended by a commit");
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::new(ErrorKind::InvalidUse, message));
         }
         if self.is_protected() && self.lease_remaining() == Duration::ZERO {
             let message = format!("step `{name}` was not started: the lease is over");
@@ -225,7 +227,7 @@ impl Execution {
         }
         let State::Pending { .. } = record.state else {
             let message = format!("step `{name}` HAS run and is not stored: its operation is over");
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+            return Err(Error::new(ErrorKind::InvalidUse, message));
         };
         let Some(steps) = record.steps else { return Ok(false) };
         self.inner.steps.lock().has_map = true;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::commits::{commit_unknown, nothing_committed, other_commit};
 use super::{items, json};
 use crate::answer::{Answer, AnswerKind, Stored};
-use crate::error::{CommitError, Error, ErrorKind, InvalidTransaction};
+use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     Command, Condition, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write,
 };
@@ -23,7 +23,6 @@ use crate::run::driver::{EmptyBody, Session, WriteBody};
 use crate::run::execution::Execution;
 use crate::run::refusal::lease_lost;
 use crate::signals::Ending;
-use crate::store::ItemsRefusal;
 use crate::store::record;
 
 /// A commit about to be sent.
@@ -103,9 +102,9 @@ impl Execution {
     ///
     /// ```
     /// use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
-    /// use dynamodb_idempotency::{CommitError, Execution};
+    /// use dynamodb_idempotency::{Error, Execution};
     ///
-    /// async fn book(execution: Execution, payment: Put) -> Result<String, CommitError> {
+    /// async fn book(execution: Execution, payment: Put) -> Result<String, Error> {
     ///     let row = TransactWriteItem::builder().put(payment).build();
     ///     let receipt = "re_1".to_owned();
     ///     execution.commit(&receipt, [row]).await?;
@@ -114,12 +113,22 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// See [`CommitError`]: a failed condition has the item that failed it.
+    /// After [`ErrorKind::ConditionFailed`] (see [`Error::condition_failed`]),
+    /// [`ErrorKind::InvalidTransaction`], [`ErrorKind::Unavailable`] and [`ErrorKind::Configuration`] (a
+    /// table or a permission is missing) nothing was written, and the execution continues: the handler
+    /// may commit something else or answer without a commit. `Unavailable` means that, until the time
+    /// was over, other transactions held the items, DynamoDB throttled or did not confirm, or the future
+    /// of another commit of this execution was not polled.
+    ///
+    /// After other kinds the execution has ended, and the handler's return value is not stored:
+    /// [`ErrorKind::AlreadyCommitted`], [`ErrorKind::LeaseLost`], [`ErrorKind::NothingCommitted`],
+    /// [`ErrorKind::OutcomeUnknown`], and [`ErrorKind::InvalidUse`] if the handler had returned. Only
+    /// `OutcomeUnknown` leaves open whether the items were written.
     pub async fn commit<T: Serialize + ?Sized>(
         &self,
         response: &T,
         items: impl IntoIterator<Item = TransactWriteItem>,
-    ) -> Result<(), CommitError> {
+    ) -> Result<(), Error> {
         let answer = Answer::Json(json(response)?.into());
         let commit = Commit {
             kind: AnswerKind::Function,
@@ -131,7 +140,7 @@ impl Execution {
     }
 
     /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
-    pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), CommitError>> {
+    pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
         let body = async move {
             let committed = self.commit_in_turn(commit).await;
             if self.is_lease_lost() {
@@ -143,15 +152,16 @@ impl Execution {
         body.boxed()
     }
 
-    async fn commit_in_turn(&self, commit: Commit) -> Result<(), CommitError> {
+    async fn commit_in_turn(&self, commit: Commit) -> Result<(), Error> {
         let inner = &self.inner;
         if commit.kind != inner.call.answers.kind {
-            return Err(InvalidTransaction::WrongKindOfAnswer.into());
+            let message = "an HTTP handler commits by commit_response(), a function by commit()";
+            return Err(Error::invalid_transaction(message));
         }
         let clock = &inner.core.table.clock;
         let Some(_turn) = clock.within(self.longest_commit(), inner.turn.lock()).await else {
             self.finish().may_commit().map_err(no_commit)?;
-            return Err(CommitError::NotApplied(other_commit()));
+            return Err(other_commit());
         };
         if !self.has_record() {
             return self.commit_items(commit).await;
@@ -182,7 +192,7 @@ impl Execution {
 
     /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
     /// at the next await.
-    fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), CommitError> {
+    fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), Error> {
         if let FinishResult::NothingWritten(_) | FinishResult::Unknown = ended {
             let error = session.take_error();
             let found = match ended {
@@ -198,10 +208,9 @@ impl Execution {
             FinishResult::Stored => Ok(()),
             FinishResult::NotCommitted(_)
             | FinishResult::FailureWritten
-            | FinishResult::Unconfirmed => Err(match session.refusal.take() {
-                Some(refusal) => refused(refusal),
-                None => CommitError::NotApplied(session.take_error()),
-            }),
+            | FinishResult::Unconfirmed => {
+                Err(session.refusal.take().unwrap_or_else(|| session.take_error()))
+            }
             FinishResult::Committed
             | FinishResult::LeaseLost
             | FinishResult::NothingWritten(_)
@@ -320,31 +329,26 @@ impl Execution {
 }
 
 /// Why a commit is not begun.
-pub(super) fn no_commit(refused: NoCommit) -> CommitError {
+pub(super) fn no_commit(refused: NoCommit) -> Error {
     match refused {
         NoCommit::Over(ended) => refusal(ended),
         NoCommit::Closed => {
             let message = "the handler has returned: nothing can be committed";
-            CommitError::Ended(Error::new(ErrorKind::InvalidInput, message))
+            Error::new(ErrorKind::InvalidUse, message)
         }
     }
 }
 
-pub(super) fn refused(refusal: ItemsRefusal) -> CommitError {
-    match refusal {
-        ItemsRefusal::ConditionFailed(failed) => CommitError::ConditionFailed(failed),
-        ItemsRefusal::Invalid(invalid) => CommitError::Invalid(invalid),
-    }
-}
-
 /// The error of a commit whose operation is over, and not because this commit was applied.
-fn refusal(ended: FinishResult) -> CommitError {
+fn refusal(ended: FinishResult) -> Error {
     match ended {
-        FinishResult::Stored | FinishResult::Committed => CommitError::AlreadyCommitted,
-        FinishResult::LeaseLost => CommitError::Ended(lease_lost()),
+        FinishResult::Stored | FinishResult::Committed => {
+            Error::new(ErrorKind::AlreadyCommitted, "this execution has committed before")
+        }
+        FinishResult::LeaseLost => lease_lost(),
         FinishResult::NothingWritten(_)
         | FinishResult::FailureWritten
-        | FinishResult::NotCommitted(_) => CommitError::Ended(nothing_committed()),
-        FinishResult::Unknown | FinishResult::Unconfirmed => CommitError::Ended(commit_unknown()),
+        | FinishResult::NotCommitted(_) => nothing_committed(),
+        FinishResult::Unknown | FinishResult::Unconfirmed => commit_unknown(),
     }
 }

@@ -31,7 +31,7 @@ impl Commits {
 pub(crate) fn nothing_committed() -> Error {
     let message =
         "the commit could not be confirmed, and can no longer be applied: nothing was written";
-    Error::new(ErrorKind::Unavailable, message)
+    Error::new(ErrorKind::NothingCommitted, message)
 }
 
 /// The error of a commit that has waited too long for another one.

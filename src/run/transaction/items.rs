@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
 };
 
-use crate::error::{InvalidTransaction, MAX_TRANSACTION_ITEMS};
+use crate::error::{Error, MAX_TRANSACTION_ITEMS};
 use crate::store::Table;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, Item, MAX_ITEM_BYTES, OwnerId};
@@ -21,7 +21,7 @@ pub(crate) fn prepare(
     key: &RecordKey,
     record: &Item,
     items: &mut [TransactWriteItem],
-) -> Result<(), InvalidTransaction> {
+) -> Result<(), Error> {
     let total = check(items)?;
     fit(record, total)?;
     distinct(table, key, items)
@@ -29,16 +29,22 @@ pub(crate) fn prepare(
 
 /// Checks each item, and sets that a failed condition returns its item. Returns a lower bound of the size
 /// of all items.
-pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTransaction> {
+pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, Error> {
     if items.len() > MAX_TRANSACTION_ITEMS {
-        return Err(InvalidTransaction::TooManyItems { items: items.len() });
+        let message =
+            format!("{} items are more than the {MAX_TRANSACTION_ITEMS} that fit", items.len());
+        return Err(Error::invalid_transaction(message));
     }
     let mut total = 0;
     for (index, item) in items.iter_mut().enumerate() {
-        let operation = Operation::of(item).ok_or(InvalidTransaction::NotOneOperation { index })?;
+        let operation = Operation::of(item).ok_or_else(|| {
+            let message = "must be one put, update, delete or condition check";
+            Error::invalid_transaction(format!("item {index} {message}"))
+        })?;
         let (largest, sure) = operation.bytes();
         if largest > MAX_ITEM_BYTES {
-            return Err(InvalidTransaction::ItemTooLarge { index, bytes: largest });
+            let message = format!("item {index} has {largest} bytes, more than DynamoDB's 400 KB");
+            return Err(Error::invalid_transaction(message));
         }
         total += sure;
         operation.returning.get_or_insert(ReturnValuesOnConditionCheckFailure::AllOld);
@@ -47,16 +53,25 @@ pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, InvalidTra
 }
 
 /// Checks that the record fits into a transaction whose other items have `others` bytes.
-fn fit(record: &Item, others: usize) -> Result<(), InvalidTransaction> {
+fn fit(record: &Item, others: usize) -> Result<(), Error> {
     let bytes = record::item_bytes(record);
     if bytes > MAX_ITEM_BYTES {
-        return Err(InvalidTransaction::AnswerTooLarge { bytes, limit: MAX_ITEM_BYTES });
+        return Err(answer_too_large(bytes, MAX_ITEM_BYTES));
     }
     let total = bytes + others;
     if total > MAX_TRANSACTION_BYTES {
-        return Err(InvalidTransaction::TooLarge { bytes: total });
+        let message = format!("the items have {total} bytes, more than DynamoDB's 4 MB");
+        return Err(Error::invalid_transaction(message));
     }
     Ok(())
+}
+
+/// The error of an answer that is larger than `limit`, alone or with its record.
+pub(super) fn answer_too_large(bytes: usize, limit: usize) -> Error {
+    Error::invalid_transaction(format!(
+        "the answer, or the record with it, has {bytes} bytes of at most {limit}: nothing was written. \
+         Store a reference instead of the answer, or complete the operation without a transaction"
+    ))
 }
 
 /// What the four kinds of items have in common.
@@ -109,11 +124,7 @@ impl<'a> Operation<'a> {
 }
 
 /// Checks that no two operations have the same item, and that none has the record.
-fn distinct(
-    table: &Table,
-    key: &RecordKey,
-    items: &mut [TransactWriteItem],
-) -> Result<(), InvalidTransaction> {
+fn distinct(table: &Table, key: &RecordKey, items: &mut [TransactWriteItem]) -> Result<(), Error> {
     let own = record::key_item(&table.schema, key);
     let operations: Vec<(&str, Target<'_>)> = items
         .iter_mut()
@@ -122,7 +133,8 @@ fn distinct(
         .collect();
     for (index, (name, target)) in operations.iter().enumerate() {
         if is_same_table(name, &table.name) && is_about(*target, &own) {
-            return Err(InvalidTransaction::OwnRecord { index });
+            let message = format!("item {index} is about the operation's own record");
+            return Err(Error::invalid_transaction(message));
         }
     }
     for (second, (name, target)) in operations.iter().enumerate() {
@@ -140,7 +152,8 @@ fn distinct(
                 }
         };
         if let Some(first) = operations[..second].iter().position(same) {
-            return Err(InvalidTransaction::SameItem { first, second });
+            let message = format!("items {first} and {second} are about the same item of a table");
+            return Err(Error::invalid_transaction(message));
         }
     }
     Ok(())

@@ -16,16 +16,21 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 
 use crate::answer::{Unstorable, to_json};
-use crate::error::{CommitError, ConditionFailed, InvalidTransaction};
+use crate::error::{ConditionFailed, Error};
 use crate::run::placement::Unplaced;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
 pub(crate) use self::commits::{Commits, commit_unknown, nothing_committed};
-pub(crate) use self::run::{TransactionEncoding, TransactionOutcome, run_transaction};
+pub(crate) use self::run::{TransactionEncoding, run_transaction};
 
-pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, InvalidTransaction> {
-    to_json(answer).map_err(InvalidTransaction::AnswerNotSerializable)
+pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, Error> {
+    to_json(answer).map_err(|reason| not_serializable(&reason))
+}
+
+/// The error of a committed answer that cannot be serialized.
+pub(crate) fn not_serializable(reason: &str) -> Error {
+    Error::invalid_transaction(format!("the answer cannot be serialized: {reason}"))
 }
 
 /// The answer of an operation and the writes that are its effect. Either all are written, once, or none.
@@ -150,7 +155,7 @@ impl<T> Transaction<T> {
 
     /// The answer that is stored instead if a condition of these items does not hold, for example
     /// "insufficient funds". `None` stores nothing, and the call fails with
-    /// [`TransactionError::ConditionFailed`](crate::TransactionError::ConditionFailed). It costs one more round trip.
+    /// [`ErrorKind::ConditionFailed`](crate::ErrorKind::ConditionFailed). It costs one more round trip.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
@@ -193,20 +198,22 @@ impl<T> Transaction<T> {
     }
 }
 
-impl From<Unstorable> for InvalidTransaction {
+impl From<Unstorable> for Error {
     fn from(unstorable: Unstorable) -> Self {
         match unstorable {
-            Unstorable::TooLarge { bytes, limit } => Self::AnswerTooLarge { bytes, limit },
-            Unstorable::NotEncoded(reason) => Self::AnswerNotEncoded(reason),
+            Unstorable::TooLarge { bytes, limit } => items::answer_too_large(bytes, limit),
+            Unstorable::NotEncoded(reason) => Self::invalid_transaction(format!(
+                "the answer's AnswerCodec could not encode it: {reason}"
+            )),
         }
     }
 }
 
-impl From<Unplaced> for CommitError {
+impl From<Unplaced> for Error {
     fn from(unplaced: Unplaced) -> Self {
         match unplaced {
-            Unplaced::Unstorable(unstorable) => Self::Invalid(unstorable.into()),
-            Unplaced::PartsNotWritten(error) => Self::NotApplied(error),
+            Unplaced::Unstorable(unstorable) => unstorable.into(),
+            Unplaced::PartsNotWritten(error) => error,
         }
     }
 }

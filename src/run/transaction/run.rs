@@ -6,15 +6,14 @@ use std::sync::Arc;
 use super::Transaction;
 use super::without_record::run_without_record;
 use crate::answer::Answer;
-use crate::error::{ConditionFailed, Error, InvalidTransaction};
+use crate::error::Error;
 use crate::run::call::CallContext;
 use crate::run::caller::{Caller, Progress, look_up};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
 use crate::run::refusal::failed;
-use crate::run::runner::{Panicked, RunOutcome};
+use crate::run::runner::{Panicked, Ran, RunOutcome};
 use crate::run::user_code::{self, Panic};
-use crate::store::ItemsRefusal;
 
 /// How an adapter's answers are stored by a transaction.
 pub(crate) trait TransactionEncoding {
@@ -29,25 +28,8 @@ pub(crate) trait TransactionEncoding {
     /// Whether the value is stored for repeats.
     fn is_stored(&self, value: &Self::Value) -> bool;
 
-    fn answer(&self, value: &Self::Value) -> Result<Answer, InvalidTransaction>;
+    fn answer(&self, value: &Self::Value) -> Result<Answer, Error>;
 }
-
-/// The outcome of an operation in one transaction.
-pub(crate) enum TransactionOutcome<V, E> {
-    Ended(RunOutcome<V, E>),
-    /// Nothing was written, and there is no other answer.
-    ConditionFailed(ConditionFailed),
-    /// No transaction can have these items. Nothing was written.
-    Invalid(InvalidTransaction),
-}
-
-impl<V, E> From<Error> for TransactionOutcome<V, E> {
-    fn from(error: Error) -> Self {
-        Self::Ended(RunOutcome::Refused(error))
-    }
-}
-
-pub(crate) type RanTransaction<V, E> = Result<TransactionOutcome<V, E>, Panicked<V, E>>;
 
 /// Writes the items of `build` and its answer, once for the key. `build` runs before the first request.
 pub(crate) async fn run_transaction<A, E>(
@@ -55,7 +37,7 @@ pub(crate) async fn run_transaction<A, E>(
     core: &Arc<Core>,
     call: CallContext,
     build: impl Future<Output = Result<Transaction<A::Value>, E>>,
-) -> RanTransaction<A::Value, E>
+) -> Ran<A::Value, E>
 where
     A: TransactionEncoding,
 {
@@ -69,7 +51,7 @@ where
     let building = user_code::run(build);
     let prepared = match call.prepare(&core.table.clock, building).await {
         Ok(prepared) => prepared,
-        Err(error) => return Ok(error.into()),
+        Err(error) => return Ok(RunOutcome::Refused(error)),
     };
     let writes = |transaction: &Transaction<A::Value>| {
         transaction.writes()
@@ -79,12 +61,12 @@ where
         Ok(Ok(transaction)) if writes(&transaction) => {
             let mut panicked = None;
             let written = write(encoding, core, call, transaction, &mut panicked).await;
-            let outcome = written.unwrap_or_else(Into::into);
+            let outcome = written.unwrap_or_else(RunOutcome::Refused);
             let Some(panic) = panicked else { return Ok(outcome) };
             encoding.panicked(&panic);
             let instead = match outcome {
-                TransactionOutcome::Ended(outcome) => Some(outcome),
-                TransactionOutcome::ConditionFailed(_) | TransactionOutcome::Invalid(_) => None,
+                RunOutcome::Refused(error) if error.condition_failed().is_some() => None,
+                outcome => Some(outcome),
             };
             Err(Panicked { panic, instead })
         }
@@ -103,7 +85,7 @@ where
                 Ok(Err(error)) => RunOutcome::Failed(error),
                 Err(panic) => return Err(Panicked { panic, instead: found }),
             };
-            Ok(TransactionOutcome::Ended(found.unwrap_or(outcome)))
+            Ok(found.unwrap_or(outcome))
         }
     }
 }
@@ -120,19 +102,16 @@ async fn write<A: TransactionEncoding, E>(
     call: CallContext,
     transaction: Transaction<A::Value>,
     panicked: &mut Option<Panic>,
-) -> Result<TransactionOutcome<A::Value, E>, Error> {
+) -> Result<RunOutcome<A::Value, E>, Error> {
     let Transaction { response, items, mut on_condition_failed, .. } = transaction;
-    let answer = match encoding.answer(&response) {
-        Ok(answer) => answer,
-        Err(invalid) => return Ok(TransactionOutcome::Invalid(invalid)),
-    };
+    let answer = encoding.answer(&response)?;
     let mut caller = Caller::of_transaction(core, &call)?;
     let mut progress = caller.transact(answer, items).await;
     // The answer without items that was sent last, and the outcome if nothing is written.
     let (mut other, mut unwritten) = (None, None);
-    while let Ok(Progress::ItemsRejected(refusal)) = progress {
-        let answer = match (&refusal, on_condition_failed.take()) {
-            (ItemsRefusal::ConditionFailed(failed), Some(answer)) => {
+    while let Ok(Progress::ItemsRejected(error)) = progress {
+        let answer = match (error.condition_failed(), on_condition_failed.take()) {
+            (Some(failed), Some(answer)) => {
                 user_code::call(|| answer(failed)).unwrap_or_else(|panic| {
                     *panicked = Some(panic);
                     None
@@ -140,31 +119,26 @@ async fn write<A: TransactionEncoding, E>(
             }
             _ => None,
         };
-        unwritten = Some(match (answer, refusal) {
-            (Some(answer), _) if encoding.is_stored(&answer) => match encoding.answer(&answer) {
+        unwritten = Some(match answer {
+            Some(answer) if encoding.is_stored(&answer) => match encoding.answer(&answer) {
                 Ok(stored) => {
                     other = Some(answer);
                     progress = caller.answer_without_items(stored).await;
                     continue;
                 }
-                Err(invalid) => TransactionOutcome::Invalid(invalid),
+                Err(invalid) => RunOutcome::Refused(invalid),
             },
-            (Some(answer), _) => returned(answer, Storage::NotStored),
-            (None, ItemsRefusal::ConditionFailed(failed)) => {
-                TransactionOutcome::ConditionFailed(failed)
-            }
-            (None, ItemsRefusal::Invalid(invalid)) => TransactionOutcome::Invalid(invalid),
+            Some(answer) => RunOutcome::Returned(answer, Storage::NotStored),
+            None => RunOutcome::Refused(error),
         });
         other = None;
         progress = caller.no_answer().await;
     }
     Ok(match (progress, unwritten) {
-        (Ok(Progress::Written), _) => returned(other.unwrap_or(response), Storage::Stored),
+        (Ok(Progress::Written), _) => {
+            RunOutcome::Returned(other.unwrap_or(response), Storage::Stored)
+        }
         (Ok(Progress::NothingWritten), Some(outcome)) => outcome,
-        (progress, _) => TransactionOutcome::Ended(found(progress)),
+        (progress, _) => found(progress),
     })
-}
-
-fn returned<V, E>(value: V, storage: Storage) -> TransactionOutcome<V, E> {
-    TransactionOutcome::Ended(RunOutcome::Returned(value, storage))
 }

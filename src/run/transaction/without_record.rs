@@ -6,28 +6,25 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::commit::{Commit, no_commit, refused};
+use super::commit::{Commit, no_commit};
 use super::commits::commit_unknown;
-use super::run::{RanTransaction, TransactionOutcome};
 use super::{Transaction, items};
 use crate::clock::Deadline;
-use crate::error::{CommitError, Error};
+use crate::error::Error;
 use crate::protocol::{FinishResult, OwnerId, Tries};
 use crate::run::call::CallContext;
 use crate::run::completion::Storage;
 use crate::run::core::Core;
 use crate::run::execution::Execution;
-use crate::run::runner::RunOutcome;
+use crate::run::runner::{Ran, RunOutcome};
 use crate::run::user_code;
 use crate::signals::Ending;
+use crate::store::WriteResult;
 use crate::store::record::random_owner;
-use crate::store::{ItemsRefusal, WriteResult};
 
 /// How the caller's items ended.
 enum ItemsEnd {
     Applied,
-    /// DynamoDB rejected them, and no try can still be applied.
-    Refused(ItemsRefusal),
     /// No try was applied, nor will be.
     NotApplied(Error),
     /// They may have been applied, or may still be.
@@ -56,7 +53,7 @@ impl Core {
         until: Deadline,
     ) -> ItemsEnd {
         if let Err(invalid) = items::check(&mut all) {
-            return ItemsEnd::Refused(ItemsRefusal::Invalid(invalid));
+            return ItemsEnd::NotApplied(invalid);
         }
         if all.is_empty() {
             return ItemsEnd::Applied;
@@ -69,7 +66,7 @@ impl Core {
             let (error, is_final) = match sent.outcome {
                 WriteResult::Applied => return ItemsEnd::Applied,
                 WriteResult::ItemsRejected(refusal) if !in_doubt => {
-                    return ItemsEnd::Refused(refusal);
+                    return ItemsEnd::NotApplied(refusal);
                 }
                 // Not sent again: with another token, the items could be applied twice.
                 WriteResult::ItemsRejected(_)
@@ -104,7 +101,7 @@ impl Core {
 
 impl Execution {
     /// Commits the items of a call without a record.
-    pub(super) async fn commit_items(&self, commit: Commit) -> Result<(), CommitError> {
+    pub(super) async fn commit_items(&self, commit: Commit) -> Result<(), Error> {
         let (core, call) = (&self.inner.core, &self.inner.call);
         // If this future is dropped, the items may have been written.
         self.finish().begin_items().map_err(no_commit)?;
@@ -112,11 +109,8 @@ impl Execution {
         let (ended, result) =
             match core.write_items(call, self.inner.claim.owner, commit.items).await {
                 ItemsEnd::Applied => (Some(FinishResult::Stored), Ok(())),
-                ItemsEnd::Refused(refusal) => (None, Err(refused(refusal))),
-                ItemsEnd::NotApplied(error) => (None, Err(CommitError::NotApplied(error))),
-                ItemsEnd::Unknown => {
-                    (Some(FinishResult::Unknown), Err(CommitError::Ended(commit_unknown())))
-                }
+                ItemsEnd::NotApplied(error) => (None, Err(error)),
+                ItemsEnd::Unknown => (Some(FinishResult::Unknown), Err(commit_unknown())),
             };
         self.finish().items_ended(ended);
         result
@@ -128,15 +122,15 @@ pub(super) async fn run_without_record<V, E>(
     core: &Core,
     call: CallContext,
     build: impl Future<Output = Result<Transaction<V>, E>>,
-) -> RanTransaction<V, E> {
+) -> Ran<V, E> {
     let ran = match user_code::run(build).await {
         Ok(Ok(transaction)) => write_transaction(core, &call, transaction).await,
-        Ok(Err(error)) => Ok(TransactionOutcome::Ended(RunOutcome::Failed(error))),
+        Ok(Err(error)) => Ok(RunOutcome::Failed(error)),
         Err(panic) => Err(panic.into()),
     };
     call.ended(match &ran {
-        Ok(TransactionOutcome::Ended(RunOutcome::Refused(error))) => Ending::of_error(error),
-        Ok(TransactionOutcome::Ended(RunOutcome::Returned(..))) => Ending::Unprotected,
+        Ok(RunOutcome::Refused(error)) => Ending::of_error(error),
+        Ok(RunOutcome::Returned(..)) => Ending::Unprotected,
         Ok(_) | Err(_) => Ending::NotWritten,
     });
     ran
@@ -146,27 +140,23 @@ async fn write_transaction<V, E>(
     core: &Core,
     call: &CallContext,
     transaction: Transaction<V>,
-) -> RanTransaction<V, E> {
+) -> Ran<V, E> {
     let Transaction { response, items, on_condition_failed, .. } = transaction;
     let owner = match random_owner() {
         Ok(owner) => owner,
-        Err(error) => return Ok(error.into()),
+        Err(error) => return Ok(RunOutcome::Refused(error)),
     };
-    let returned =
-        |value| Ok(TransactionOutcome::Ended(RunOutcome::Returned(value, Storage::Unprotected)));
+    let returned = |value| Ok(RunOutcome::Returned(value, Storage::Unprotected));
     match core.write_items(call, owner, items).await {
         ItemsEnd::Applied => returned(response),
-        ItemsEnd::Refused(ItemsRefusal::Invalid(invalid)) => {
-            Ok(TransactionOutcome::Invalid(invalid))
-        }
-        ItemsEnd::Refused(ItemsRefusal::ConditionFailed(failed)) => {
-            let answer = on_condition_failed.map(|answer| user_code::call(|| answer(&failed)));
+        ItemsEnd::NotApplied(error) => {
+            let answer = on_condition_failed.zip(error.condition_failed());
+            let answer = answer.map(|(answer, failed)| user_code::call(|| answer(failed)));
             match answer.transpose()?.flatten() {
                 Some(answer) => returned(answer),
-                None => Ok(TransactionOutcome::ConditionFailed(failed)),
+                None => Ok(RunOutcome::Refused(error)),
             }
         }
-        ItemsEnd::NotApplied(error) => Ok(error.into()),
-        ItemsEnd::Unknown => Ok(commit_unknown().into()),
+        ItemsEnd::Unknown => Ok(RunOutcome::Refused(commit_unknown())),
     }
 }

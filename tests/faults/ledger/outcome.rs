@@ -95,12 +95,14 @@ impl Ledger {
                 let fits = matches!(work, Work::Running | Work::Succeeded) || is_given_up;
                 self.fits(fits, me, outcome);
             }
-            ErrorKind::Unavailable => {
+            ErrorKind::Unavailable | ErrorKind::NothingCommitted => {
                 let call = &self.calls[me];
                 let is_undone =
                     call.transaction == TransactionState::ReportedRejected && !call.has_completed;
                 self.may_repeat |= is_undone;
-                self.fits(work == Work::NotStarted || is_undone, me, outcome);
+                let was_committing = kind == ErrorKind::NothingCommitted;
+                let fits = if was_committing { is_undone } else { work == Work::NotStarted };
+                self.fits(fits, me, outcome);
             }
             // The commit was applied, and the call could not read the answer.
             ErrorKind::AnswerUnavailable => {

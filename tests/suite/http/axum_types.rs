@@ -7,9 +7,7 @@ use axum::response::IntoResponse;
 use axum::routing::post as on_post;
 use bytes::Bytes;
 use dynamodb_idempotency::http::Problem;
-use dynamodb_idempotency::{
-    CommitError, Execution, InvalidTransaction, RunError, Scope, StepError, Transaction,
-};
+use dynamodb_idempotency::{Execution, RunError, Scope, Transaction};
 use futures::{StreamExt, stream};
 
 use super::client;
@@ -17,6 +15,7 @@ use super::event::Kind;
 use super::function::Function;
 use super::message::{assert_same, by, is_replay, post, problem, to, without};
 use super::site::{Api, listen};
+use crate::faq::invalid;
 use crate::support::effects::{check, count};
 use crate::support::{Act, Link, Runs, Store};
 
@@ -79,10 +78,9 @@ async fn whatever_axum_makes_a_response_of_can_be_committed() {
             let pieces =
                 stream::iter([Ok("half of "), Err(std::io::Error::other("the disk is gone"))]);
             let broken = execution.commit_into_response(Body::from_stream(pieces), row()).await;
-            let Err(CommitError::Invalid(InvalidTransaction::AnswerNotSerializable(_))) = broken
-            else {
-                panic!("{broken:?}");
-            };
+            let broken = broken.expect_err("the body is broken");
+            let reason = "the answer cannot be serialized: reading the response's body failed: ";
+            assert!(invalid(&broken).starts_with(reason), "{broken}");
             let answer = (StatusCode::CREATED, [("x-run", run.to_string())], "booked");
             execution.commit_into_response(answer, row()).await.expect("it is committed")
         }
@@ -157,8 +155,10 @@ async fn broken_off(body: impl Fn() -> Body + Clone + Send + Sync + 'static) {
                 Ok::<_, StatusCode>(body())
             };
             let said = match execution.step_into_response("reserve", step).await {
-                Err(StepError::NotStored(error)) => format!("not stored: {:?}", error.kind()),
-                Err(StepError::NotRun(error)) => format!("not run: {:?}", error.kind()),
+                Err(RunError::Idempotency(error)) if error.step_ran() => {
+                    format!("not stored: {:?}", error.kind())
+                }
+                Err(RunError::Idempotency(error)) => format!("not run: {:?}", error.kind()),
                 other => format!("{other:?}"),
             };
             (StatusCode::BAD_GATEWAY, said)
@@ -208,7 +208,7 @@ async fn errors_are_the_responses_that_the_layer_gives() {
 #[tokio::test]
 async fn an_error_of_a_step_is_the_steps_own_response_or_a_problem() {
     let store = Store::open_in_real_time().await;
-    let book = async |execution: Execution, body: Bytes| -> Result<String, StepError<StatusCode>> {
+    let book = async |execution: Execution, body: Bytes| -> Result<String, RunError<StatusCode>> {
         execution.step("reserve", async { Ok::<_, StatusCode>(1) }).await?;
         if body == "\"twice\"" {
             execution.step("reserve", async { Ok::<_, StatusCode>(2) }).await?;

@@ -1,13 +1,14 @@
 //! The client gets the committed response, however its handler ends.
 
 use bytes::Bytes;
-use dynamodb_idempotency::{CommitError, ErrorKind, Execution, InvalidTransaction};
+use dynamodb_idempotency::{Error, ErrorKind, Execution};
 use http::{Request, Response};
 
 use super::message::{assert_same, is_replay, post, problem, values};
 use super::site::{Api, Site, everywhere, paid};
+use crate::faq::invalid;
 use crate::support::effects::count;
-use crate::support::raw;
+use crate::support::{commit_kind, raw};
 
 /// What a handler does after its commit.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +106,7 @@ async fn who_lost_the_lease_commits_nothing_and_gets_what_counts() {
                     store.put(theirs).await;
                     let response = paid(1);
                     let lost = execution.commit_response(&response, [count(&table, &row)]).await;
-                    let Err(CommitError::Ended(error)) = lost else { panic!("{lost:?}") };
-                    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+                    assert_eq!(commit_kind(&lost), ErrorKind::LeaseLost);
                     response
                 }
             };
@@ -135,14 +135,18 @@ fn http_answer(body: &str) -> aws_sdk_dynamodb::types::AttributeValue {
     ]))
 }
 
+fn is_wrong_kind_of_answer(result: &Result<(), Error>) {
+    let message = "an HTTP handler commits by commit_response(), a function by commit()";
+    assert_eq!(invalid(result.as_ref().unwrap_err()), message);
+}
+
 #[tokio::test]
 async fn a_functions_commit_in_an_http_handler_is_an_error_and_the_reverse() {
     everywhere(async |site| {
         let handler = |request: Request<Bytes>| async move {
             let execution: &Execution = request.extensions().get().expect("it is there");
             let wrong = execution.commit("paid", []).await;
-            let Err(CommitError::Invalid(invalid)) = wrong else { panic!("{wrong:?}") };
-            assert_eq!(invalid, InvalidTransaction::WrongKindOfAnswer);
+            is_wrong_kind_of_answer(&wrong);
             paid(1)
         };
         let api = site.serve(site.http(), handler).await;
@@ -154,9 +158,8 @@ async fn a_functions_commit_in_an_http_handler_is_an_error_and_the_reverse() {
     let idempotency = store.idempotency();
     let answer = idempotency.operation("o").key("k").run(async |execution| {
         let wrong = execution.commit_response(&paid(1), []).await;
-        let Err(CommitError::Invalid(invalid)) = wrong else { panic!("{wrong:?}") };
-        assert_eq!(invalid, InvalidTransaction::WrongKindOfAnswer);
-        Ok::<_, CommitError>(1)
+        is_wrong_kind_of_answer(&wrong);
+        Ok::<_, Error>(1)
     });
     assert_eq!(answer.await.unwrap(), 1);
 }

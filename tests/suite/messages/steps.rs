@@ -4,9 +4,7 @@ use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Message, MessageKey};
 use dynamodb_idempotency::policy::Outage;
-use dynamodb_idempotency::{
-    ErrorKind, Execution, Fingerprint, Idempotency, Policy, RunError, StepError,
-};
+use dynamodb_idempotency::{ErrorKind, Execution, Fingerprint, Idempotency, Policy, RunError};
 use lambda_runtime::{LambdaEvent, Service};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,7 +25,7 @@ fn stepping(ran: &Ran) -> impl Fn(Message<SqsMessage>, Execution) -> Handled + S
                 ran.add("step");
                 Ok::<_, String>(7)
             };
-            let step: Result<i32, StepError<String>> = execution.step("reserve", step).await;
+            let step: Result<i32, RunError<String>> = execution.step("reserve", step).await;
             step.map_err(|error| error.to_string())?;
             ran.add("rest");
             if execution.attempt() == 1 { Err("declined".to_owned()) } else { Ok(()) }

@@ -14,11 +14,7 @@ async fn a_name_is_used_once_and_is_one_that_can_be_stored() {
         // One that was replayed, one that ran, and two that are none.
         for name in ["reserve", "charge", "", &long] {
             let error = execution.step(name, never::<()>()).await.unwrap_err();
-            assert!(
-                matches!(&error, StepError::NotRun(error)
-                if error.kind() == ErrorKind::InvalidInput),
-                "{name}: {error:?}"
-            );
+            assert_eq!(not_run(error).kind(), ErrorKind::InvalidUse, "{name}");
         }
         execution.step(&long[1..], async { Ok(()) }).await?;
         // Nothing of these can be in the record.
@@ -46,7 +42,7 @@ async fn names_may_have_any_characters() {
                 };
                 assert_eq!(execution.step(name, work).await?, name);
             }
-            if attempt == 1 { Err(StepError::Failed("later")) } else { Ok(()) }
+            if attempt == 1 { Err(RunError::Handler("later")) } else { Ok(()) }
         });
         assert_eq!(result.await.is_ok(), attempt == 2);
         assert_eq!(runs.count(), if attempt == 1 { 6 } else { 0 });
@@ -60,8 +56,7 @@ async fn a_result_of_another_type_is_an_error_and_nothing_runs() {
     let idempotency = store.idempotency();
     let operation = idempotency.operation("order").key("k");
     let result = operation.run(async |execution| execution.step("reserve", never::<u32>()).await);
-    let StepError::NotRun(error) = handlers(result.await) else { panic!("it ran") };
-    assert_eq!(error.kind(), ErrorKind::AnswerUnreadable);
+    assert_eq!(not_run(handlers(result.await)).kind(), ErrorKind::AnswerUnreadable);
     assert_eq!(steps(&store.record("order#k").await).len(), 1);
 }
 
@@ -80,12 +75,12 @@ where
         };
         handlers(operation.run(async |execution| execution.step("big", work).await).await)
     };
-    let StepError::NotStored(error) = attempt().await else { panic!("it is stored") };
+    let error = not_stored(attempt().await);
     assert_eq!(error.kind(), ErrorKind::AnswerUnavailable);
     let message = error.to_string();
     assert!(message.contains("`big` HAS run") && message.contains(says), "{message}");
     // The step is still recorded as done.
-    let StepError::NotRun(error) = attempt().await else { panic!("it ran again") };
+    let error = not_run(attempt().await);
     assert_eq!((error.kind(), runs.count()), (ErrorKind::AnswerUnavailable, 1));
 }
 
@@ -109,9 +104,8 @@ async fn the_largest_steps_fit_beside_a_failure_and_leave_the_answer_its_room() 
         let big = "x".repeat(256 * 1024 - 2 - "big".len() - 1);
         execution.step("big", async { Ok::<_, &str>(big) }).await?;
         let error = execution.step("more", never::<()>()).await;
-        assert!(matches!(error, Err(StepError::NotRun(error))
-            if error.kind() == ErrorKind::InvalidInput));
-        Err::<(), _>(StepError::Failed("later"))
+        assert_eq!(not_run(error.unwrap_err()).kind(), ErrorKind::InvalidUse);
+        Err::<(), _>(RunError::Handler("later"))
     });
     handlers(result.await);
     assert_eq!(status(&store.record("order#k").await), "FAILED");

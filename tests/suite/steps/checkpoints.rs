@@ -38,7 +38,7 @@ async fn a_result_is_in_the_record_before_the_next_step_and_gone_with_the_comple
             assert_eq!(steps(&record), &Item::from([("reserve".into(), s("{\"seat\":1}"))]));
             execution.step("mail", async { Ok(()) }).await?;
             assert_eq!(steps(&store.record("order#k").await).len(), 2);
-            Ok::<_, StepError<&str>>(())
+            Ok::<_, RunError<&str>>(())
         })
         .await
         .unwrap();
@@ -84,7 +84,7 @@ async fn a_delayed_write_of_a_step_changes_nothing() {
         }
         link.wire.late_arrivals(2).await;
         assert_eq!(store.record("order#k").await, before);
-        Ok::<_, StepError<&str>>(())
+        Ok::<_, RunError<&str>>(())
     });
     result.await.unwrap();
     assert_eq!(effects.counts(), [1, 1, 1]);
@@ -117,7 +117,7 @@ async fn steps_at_once_are_all_stored() {
         assert_eq!(results?, names);
         assert_eq!(steps(&store.record("order#k").await).len(), 5);
         runs.add();
-        Ok::<_, StepError<&str>>(())
+        Ok::<_, RunError<&str>>(())
     });
     result.await.unwrap();
     assert_eq!(runs.count(), 1);
@@ -140,7 +140,7 @@ async fn a_step_that_is_not_polled_for_a_while_stops_no_other() {
         }
         let second = execution.step("second", async { Ok(2) }).await?;
         gate.open();
-        Ok::<_, StepError<&str>>(first.await? + second)
+        Ok::<_, RunError<&str>>(first.await? + second)
     });
     assert_eq!(result.await.unwrap(), 3);
 }

@@ -12,13 +12,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Failure, Lease, Outage};
-use dynamodb_idempotency::{ErrorKind, Execution, Idempotency, Outcome, RunError, StepError};
+use dynamodb_idempotency::{ErrorKind, Execution, Idempotency, Outcome, RunError};
 use futures::future::{join, poll_fn};
 
 use crate::support::raw::{Item, number, s, status, with};
-use crate::support::{Act, Gate, Link, Runs, Store, handlers, kind, raw};
+use crate::support::{Act, Gate, Link, Runs, Store, handlers, kind, not_run, not_stored, raw};
 
-type Stepped = Result<String, StepError<&'static str>>;
+type Stepped = Result<String, RunError<&'static str>>;
 
 /// By when every lease of a present owner is over.
 const AN_HOUR: i64 = 3600;
@@ -53,12 +53,12 @@ async fn order(
     failure: Failure,
     effects: &Effects,
     fails: bool,
-) -> Result<Outcome<String>, RunError<StepError<&'static str>>> {
+) -> Result<Outcome<String>, RunError<RunError<&'static str>>> {
     let operation = idempotency.operation("order").policy(|p| p.failure(failure)).unwrap().key("k");
     operation
         .run_with_outcome(async |execution| {
             let done = three(&execution, effects).await?;
-            if fails { Err(StepError::Failed("no stock")) } else { Ok(done) }
+            if fails { Err(RunError::Handler("no stock")) } else { Ok(done) }
         })
         .await
 }

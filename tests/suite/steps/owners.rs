@@ -76,7 +76,8 @@ async fn wherever_the_store_goes_away_each_stored_step_happened_once() {
         let result = order(&idempotency, Failure::Release, &effects, false).await;
         match (reached, result) {
             (4, Ok(Outcome::Unconfirmed(_))) => {}
-            (1..=3, Err(RunError::Handler(StepError::NotStored(error)))) => {
+            (1..=3, Err(RunError::Handler(error))) => {
+                let error = not_stored(error);
                 assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
                 assert!(error.to_string().contains(NAMES[reached - 1]), "{error}");
             }
@@ -95,7 +96,7 @@ async fn a_failure_keeps_a_record_with_steps_whatever_the_policy() {
         let (store, effects) = (Store::open().await, Effects::default());
         let idempotency = store.idempotency();
         let failed = handlers(order(&idempotency, failure, &effects, true).await);
-        assert!(matches!(failed, StepError::Failed("no stock")), "{failed:?}");
+        assert!(matches!(failed, RunError::Handler("no stock")), "{failed:?}");
         let record = store.record("order#k").await;
         assert_eq!((status(&record), steps(&record).len()), ("FAILED", 3));
         assert_eq!(record.get("response"), None);
@@ -131,7 +132,7 @@ async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
         .run_with_outcome(async |execution| {
             three(&execution, &effects).await?;
             execution.discard();
-            Ok::<_, StepError<&str>>("refused".to_owned())
+            Ok::<_, RunError<&str>>("refused".to_owned())
         })
         .await;
     assert_eq!(outcome.unwrap(), Outcome::NothingExecuted("refused".to_owned()));
@@ -148,7 +149,7 @@ async fn without_a_step_a_failure_is_released_as_ever() {
         // A step that fails stores nothing.
         execution.step("reserve", async { Err::<(), _>("no stock") }).await
     });
-    assert!(matches!(handlers(failed.await), StepError::Failed("no stock")));
+    assert!(matches!(handlers(failed.await), RunError::Handler("no stock")));
     assert!(store.is_released("order#k").await);
 }
 
@@ -195,12 +196,11 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
                 Ok::<_, &str>(run)
             };
             let error = execution.step("reserve", late).await.unwrap_err();
-            assert!(matches!(&error, StepError::NotStored(error)
-                if error.kind() == ErrorKind::LeaseLost));
+            let error = not_stored(error);
+            assert_eq!(error.kind(), ErrorKind::LeaseLost);
             assert!(execution.is_lease_lost());
             let next = execution.step("charge", async { Ok::<_, &str>(effects.0[1].add()) }).await;
-            assert!(matches!(&next, Err(StepError::NotRun(error))
-                if error.kind() == ErrorKind::LeaseLost));
+            assert_eq!(not_run(next.unwrap_err()).kind(), ErrorKind::LeaseLost);
             Err::<(), _>(error)
         })
         .await;
@@ -218,7 +218,7 @@ async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
         store.delete("order#k").await;
         execution.step("reserve", async { Ok::<_, &str>(1) }).await
     });
-    let StepError::NotStored(error) = handlers(result.await) else { panic!("it was stored") };
+    let error = not_stored(handlers(result.await));
     assert_eq!((error.kind(), store.item("order#k").await), (ErrorKind::LeaseLost, None));
 }
 
@@ -239,8 +239,7 @@ async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran
         execution.step("late", never::<()>()).await
     });
     let result: Result<(), _> = result.await;
-    let StepError::NotRun(error) = handlers(result) else { panic!("it was started") };
-    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+    assert_eq!(not_run(handlers(result)).kind(), ErrorKind::LeaseLost);
 }
 
 /// A step that the former owner stored after its lease, before the taker's write: the taker knows of
@@ -313,7 +312,7 @@ async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_hold
         assert_eq!(store.record("order#k").await, theirs);
         late
     });
-    let StepError::NotStored(error) = handlers(result.await) else { panic!("it was stored") };
+    let error = not_stored(handlers(result.await));
     assert_eq!(error.kind(), ErrorKind::LeaseLost);
 }
 
@@ -330,7 +329,7 @@ async fn a_commit_ends_the_operation_and_drops_its_steps() {
             .await
             .map_err(|e| e.to_string())?;
         let after = execution.step("mail", async { Ok::<_, &str>(late.add()) }).await;
-        assert!(matches!(after, Err(StepError::NotRun(_))), "{after:?}");
+        assert_eq!(not_run(after.unwrap_err()).kind(), ErrorKind::InvalidUse);
         Ok::<_, String>(seat)
     });
     assert_eq!(outcome.await.unwrap(), "A1");

@@ -28,6 +28,6 @@ pub(crate) use self::local_clock::LocalClock;
 pub(crate) use self::store::{Link, Store};
 pub(crate) use self::wire::{Act, Wire};
 pub(crate) use self::work::{
-    Declined, Runs, charge, charge_held, decline, decline_kept, executed, handlers, in_record,
-    is_in_progress, kind, replayed,
+    Declined, Runs, charge, charge_held, commit_kind, crates, decline, decline_kept, executed,
+    handlers, in_record, is_in_progress, kind, not_run, not_stored, replayed,
 };

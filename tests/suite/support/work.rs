@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dynamodb_idempotency::policy::{Compression, LargeAnswers};
-use dynamodb_idempotency::{Call, ErrorKind, Outcome, Policy, RunError, Unset};
+use dynamodb_idempotency::{Call, Error, ErrorKind, Outcome, Policy, RunError, Unset};
 use serde::{Deserialize, Serialize};
 
 use super::Gate;
@@ -93,12 +93,36 @@ pub(crate) fn is_in_progress<T: Debug, E: Debug>(result: Result<T, RunError<E>>)
     matches!(kind(result), ErrorKind::InProgress { .. })
 }
 
-/// The kind of the crate's error that a call must have ended with.
-pub(crate) fn kind<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> ErrorKind {
+/// The crate's error that a call must have ended with.
+pub(crate) fn crates<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> Error {
     match result {
-        Err(RunError::Idempotency(error)) => error.kind(),
+        Err(RunError::Idempotency(error)) => error,
         other => panic!("not an error of the crate's: {other:?}"),
     }
+}
+
+/// The kind of the crate's error that a call must have ended with.
+pub(crate) fn kind<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> ErrorKind {
+    crates(result).kind()
+}
+
+/// The crate's error of a step whose work did not run.
+pub(crate) fn not_run<E: Debug>(error: RunError<E>) -> Error {
+    let error = error.into_handler().expect_err("the step did not run");
+    assert!(!error.step_ran(), "{error:?}");
+    error
+}
+
+/// The crate's error of a step whose work ran, and whose result is not stored.
+pub(crate) fn not_stored<E: Debug>(error: RunError<E>) -> Error {
+    let error = error.into_handler().expect_err("the step ran");
+    assert!(error.step_ran(), "{error:?}");
+    error
+}
+
+/// The kind of the error that a commit must have ended with.
+pub(crate) fn commit_kind<T: Debug>(result: &Result<T, Error>) -> ErrorKind {
+    result.as_ref().expect_err("the commit is refused").kind()
 }
 
 /// Stores answers as they are and in their records, up to what an item holds.

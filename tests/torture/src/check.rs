@@ -25,8 +25,8 @@ use attempt::{Attempt, Why, attempts};
 
 /// Errors that a caller may get under these faults.
 const EXPECTED: [&str; 5] = ["Handler", "InProgress", "LeaseExpired", "LeaseLost", "Unavailable"];
-/// The error of a commit that is not confirmed while the server is down.
-const EXPECTED_OF_A_COMMIT: &str = "OutcomeUnknown";
+/// The errors of a commit that is not confirmed while the server is down.
+const EXPECTED_OF_A_COMMIT: [&str; 2] = ["NothingCommitted", "OutcomeUnknown"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -139,7 +139,8 @@ impl Checker<'_> {
         for Entry { event, process, .. } in &self.history.entries {
             let Event::Refused { kind } = event else { continue };
             *self.figures.refusals.entry(kind.clone()).or_default() += 1;
-            let of_a_commit = commits_effect(self.key) && kind == EXPECTED_OF_A_COMMIT;
+            let of_a_commit =
+                commits_effect(self.key) && EXPECTED_OF_A_COMMIT.contains(&kind.as_str());
             if !of_a_commit && !EXPECTED.contains(&kind.as_str()) {
                 self.wrong.push(format!("{process} got the error {kind}"));
             }

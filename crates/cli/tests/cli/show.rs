@@ -220,7 +220,7 @@ async fn an_answer_that_a_codec_wrote_is_said_to_be_encoded() {
     let operation = idempotency.operation("payments").key("stepped");
     let ran = operation.run(async |execution| {
         execution.step("reserve", async { Ok::<_, String>(1) }).await?;
-        Err::<(), _>(dynamodb_idempotency::StepError::Failed("no stock".to_owned()))
+        Err::<(), _>(dynamodb_idempotency::RunError::Handler("no stock".to_owned()))
     });
     ran.await.unwrap_err();
     let shown = store.run(&["show", "payments", "stepped"]).await;

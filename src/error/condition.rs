@@ -1,0 +1,107 @@
+//! The failed conditions of a commit or transaction.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+/// How many of your items fit into a transaction next to the record; DynamoDB's limit is 100.
+///
+/// ```
+/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// use aws_sdk_dynamodb::types::TransactWriteItem;
+/// use dynamodb_idempotency::{ErrorKind, MAX_TRANSACTION_ITEMS, Transaction};
+///
+/// let items = vec![TransactWriteItem::builder().build(); MAX_TRANSACTION_ITEMS + 1];
+/// let build = async || Ok::<_, std::io::Error>(Transaction::new(1).items(items));
+/// let ran = idempotency.operation("orders").key("42").run_transaction(build).await;
+/// let error = ran.unwrap_err().into_handler().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidTransaction);
+/// assert_eq!(error.to_string(), "100 items are more than the 99 that fit");
+/// # Ok(()) });
+/// ```
+pub const MAX_TRANSACTION_ITEMS: usize = 99;
+
+/// The condition of one of your items was false, so nothing was written:
+/// [`Error::condition_failed`](crate::Error::condition_failed).
+///
+/// ```
+/// use dynamodb_idempotency::ConditionFailed;
+///
+/// fn explain(failed: &ConditionFailed) -> String {
+///     let others = failed.all().count() - 1;
+///     match failed.item().and_then(|account| account.get("balance")?.as_n().ok()) {
+///         Some(balance) => format!("only {balance} are left"),
+///         None => format!("item {} is not as it should be, and {others} more", failed.index()),
+///     }
+/// }
+/// ```
+pub struct ConditionFailed {
+    pub(crate) first: Failed,
+    pub(crate) further: Vec<Failed>,
+}
+
+pub(crate) struct Failed {
+    pub(crate) index: usize,
+    pub(crate) item: Option<HashMap<String, AttributeValue>>,
+}
+
+impl ConditionFailed {
+    /// Returns the index of the item, counted from 0: the first, if there are several.
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// assert_eq!(failed.index(), 0); // the debit
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.first.index
+    }
+
+    /// Returns the item in the table that the condition was evaluated against.
+    ///
+    /// `None` if the item does not exist, or if your request set
+    /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// let account = failed.item().expect("the account exists");
+    /// assert_eq!(account["balance"].as_n().map(String::as_str), Ok("5"));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
+        self.first.item.as_ref()
+    }
+
+    /// Returns all items whose conditions were false, in order, each with its
+    /// [`index`](Self::index) and [`item`](Self::item).
+    ///
+    /// ```
+    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// let indexes: Vec<_> = failed.all().map(|(index, _item)| index).collect();
+    /// assert_eq!(indexes, [0]);
+    /// # });
+    /// ```
+    pub fn all(
+        &self,
+    ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {
+        let all = std::iter::once(&self.first).chain(&self.further);
+        all.map(|failed| (failed.index, failed.item.as_ref()))
+    }
+}
+
+impl fmt::Display for ConditionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the condition of item {} did not hold: nothing was written", self.index())
+    }
+}
+
+/// Leaves out the items, which are your own data.
+impl fmt::Debug for ConditionFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let indexes: Vec<usize> = self.all().map(|(index, _)| index).collect();
+        f.debug_struct("ConditionFailed").field("indexes", &indexes).finish_non_exhaustive()
+    }
+}

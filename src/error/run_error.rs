@@ -1,0 +1,148 @@
+//! The error of a call, a step or a transaction: the caller's own, or the crate's.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use super::Error;
+
+/// The error of [`Call::run`](crate::Call::run), [`Call::run_transaction`](crate::Call::run_transaction)
+/// and [`Execution::step`](crate::Execution::step): the handler's own, or the crate's.
+///
+/// The two are never mixed up. An error of the handler stays [`Handler`](Self::Handler) even if it
+/// has the crate's type, and a failure of DynamoDB never hides the handler's error.
+///
+/// ```
+/// use dynamodb_idempotency::RunError;
+///
+/// #[derive(Debug, PartialEq)]
+/// struct Declined;
+///
+/// fn explain(error: &RunError<Declined>) -> String {
+///     match error {
+///         RunError::Handler(Declined) => "the card was declined".to_owned(),
+///         RunError::Idempotency(error) => format!("try later: {error}"),
+///     }
+/// }
+///
+/// let error = RunError::Handler(Declined);
+/// assert_eq!(explain(&error), "the card was declined");
+/// assert!(error.idempotency().is_none());
+/// assert_eq!(error.into_handler().ok(), Some(Declined));
+/// ```
+#[derive(Debug)]
+pub enum RunError<E> {
+    /// The handler, the work of the step, or the closure that builds the transaction failed with this
+    /// error; or a stored error is replayed.
+    Handler(E),
+    /// The crate could not return an answer; see [`ErrorKind`](crate::ErrorKind).
+    Idempotency(Error),
+}
+
+impl<E> RunError<E> {
+    /// Returns the handler's own error.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::RunError;
+    ///
+    /// let error = RunError::Handler("sold out");
+    /// assert_eq!(error.to_string(), "sold out");
+    /// assert!(matches!(error.into_handler(), Ok("sold out")));
+    /// ```
+    ///
+    /// # Errors
+    /// The crate's error, if this is one.
+    pub fn into_handler(self) -> Result<E, Error> {
+        match self {
+            Self::Handler(error) => Ok(error),
+            Self::Idempotency(error) => Err(error),
+        }
+    }
+
+    /// Returns the crate's error, if this is one.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{ErrorKind, RunError, Scope};
+    ///
+    /// let error = RunError::<std::io::Error>::from(Scope::from_encoded("%").unwrap_err());
+    /// assert_eq!(error.idempotency().map(|error| error.kind()), Some(ErrorKind::InvalidInput));
+    /// ```
+    #[must_use]
+    pub fn idempotency(&self) -> Option<&Error> {
+        match self {
+            Self::Handler(_) => None,
+            Self::Idempotency(error) => Some(error),
+        }
+    }
+}
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
+    /// Converts the error into a `Box<dyn Error>` that keeps its causes and its type.
+    ///
+    /// For handlers whose errors do not implement `std::error::Error`, such as
+    /// `lambda_runtime::Error`, `anyhow::Error` and strings.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Idempotency, RunError};
+    /// use lambda_runtime::Error;
+    ///
+    /// async fn charge(idempotency: &Idempotency) -> Result<u32, Error> {
+    ///     let operation = idempotency.operation("charge").key("order-42");
+    ///     operation.run(async |_| Ok::<_, Error>("1200".parse()?)).await.map_err(RunError::into_boxed)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
+        match self {
+            Self::Handler(error) => error.into(),
+            Self::Idempotency(error) => error.into(),
+        }
+    }
+}
+
+impl<E> From<Error> for RunError<E> {
+    fn from(error: Error) -> Self {
+        Self::Idempotency(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for RunError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handler(error) => error.fmt(f),
+            Self::Idempotency(error) => error.fmt(f),
+        }
+    }
+}
+
+/// `E` need not implement `Error`: with `Box<dyn Error>`, `?` still works in a handler that returns
+/// it. For the same reason the handler's error has no source here.
+impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Handler(_) => None,
+            Self::Idempotency(error) => error.source(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn an_error_of_the_handlers_that_is_our_type_stays_the_handlers() {
+        let theirs: RunError<Error> = RunError::Handler(Error::new(ErrorKind::Mismatch, "theirs"));
+        assert!(theirs.idempotency().is_none());
+        assert_eq!(theirs.into_handler().unwrap().to_string(), "theirs");
+    }
+
+    #[test]
+    fn a_boxed_error_is_the_handlers_own_or_the_crates() {
+        type Boxed = Box<dyn StdError + Send + Sync>;
+        let theirs = RunError::<Boxed>::Handler(std::io::Error::other("theirs").into());
+        assert!(theirs.into_boxed().is::<std::io::Error>());
+        let ours = RunError::<Boxed>::from(Error::new(ErrorKind::Mismatch, "ours"));
+        assert!(ours.into_boxed().is::<Error>());
+    }
+}
