@@ -78,6 +78,18 @@ impl<F: FnMut(Page) -> Next> Progress<F> {
             self.next = Next::IsEnough;
         }
     }
+
+    fn end(self, was_resumed: bool) -> Result<Read, Failure> {
+        let Self { items, units, resume, failed, .. } = self;
+        match failed {
+            // The place given with --resume is kept.
+            Some(error) if items == 0 => Err(stopped(error.into(), was_resumed.then_some(resume))),
+            failed => {
+                let resume = (!resume.rest.is_empty()).then_some(resume);
+                Ok(Read { items, units, resume, failed })
+            }
+        }
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -149,18 +161,8 @@ pub(crate) async fn scan_after(
     }))
     .await;
     bar.finish_and_clear();
-    let Progress { items, units, resume, failed, .. } =
-        progress.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match failed {
-        // The place given with --resume is kept.
-        Some(error) if items == 0 => {
-            Err(stopped(error.into(), options.resume.is_some().then_some(resume)))
-        }
-        failed => {
-            let resume = (!resume.rest.is_empty()).then_some(resume);
-            Ok(Read { items, units, resume, failed })
-        }
-    }
+    let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+    progress.end(options.resume.is_some())
 }
 
 /// Prints the estimate of a long scan and shows a progress bar on a terminal.
