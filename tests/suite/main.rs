@@ -16,42 +16,29 @@ mod brought_client;
 mod canaries;
 #[cfg(feature = "http")]
 mod capacity;
-mod clocks;
 mod commit;
-mod commit_doubt;
 #[cfg(feature = "fuzzing")]
 mod conditions;
 mod deployment;
 mod derived_keys;
 #[cfg(all(unix, feature = "desk"))]
 mod desk;
-mod dropped;
 mod events;
-mod expired_leases;
 mod failures;
 mod faq;
 #[cfg(feature = "fuzzing")]
 mod fuzz_corpus;
-mod hiccups;
 #[cfg(feature = "lambda")]
 mod http;
-mod jumps;
 mod keys;
 mod kill_switch;
-#[cfg(feature = "lambda")]
-mod killed;
-mod late_owner;
-mod late_writes;
-mod leases;
 mod local_cache;
-mod long_handlers;
-mod lost_responses;
+mod loss;
 #[cfg(feature = "messages")]
 mod messages;
 mod mismatch;
 mod odd_answers;
 mod one_winner;
-mod outage;
 mod panics;
 mod powertools;
 mod preflight;
@@ -60,8 +47,6 @@ mod read_first;
 mod reconcile;
 mod replay;
 mod restoring;
-mod retention;
-mod retries;
 mod round_trips;
 #[cfg(feature = "testing")]
 mod sandbox;
@@ -70,6 +55,7 @@ mod signals;
 mod snapshots;
 mod steps;
 mod table;
+mod time;
 mod transaction;
 mod untouched;
 mod waiting;

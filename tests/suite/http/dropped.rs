@@ -12,7 +12,7 @@ use lambda_http::service_fn;
 use tower::{Layer, ServiceExt};
 
 use super::message::post;
-use crate::dropped::{dropped_at, patient};
+use crate::loss::dropped::{dropped_at, patient};
 use crate::support::effects::count;
 use crate::support::{Runs, Store};
 

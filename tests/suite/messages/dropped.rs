@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::function::{Ran, context_in, failures, invoke, invoke_in, noting};
 use super::queue::{fifo, sqs};
-use crate::dropped::dropped_at;
+use crate::loss::dropped::dropped_at;
 use crate::support::{Link, Store};
 
 const AN_HOUR: i64 = 3600;

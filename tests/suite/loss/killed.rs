@@ -143,7 +143,7 @@ async fn the_killed_process() {
 async fn is_killed(orders: &Orders) -> bool {
     let this = std::env::current_exe().expect("this binary");
     let mut command = Command::new(this);
-    command.args(["--exact", "--ignored", "killed::the_killed_process"]);
+    command.args(["--exact", "--ignored", "loss::killed::the_killed_process"]);
     command.env(VARIABLE, serde_json::to_string(orders).expect("it is JSON"));
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let output = patiently("the end of a process", command.kill_on_drop(true).output()).await;

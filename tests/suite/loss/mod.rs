@@ -1,0 +1,12 @@
+//! Requests and responses that are lost or late, a store that is out of reach, and callers that are
+//! dropped or killed.
+
+mod commit_doubt;
+pub(crate) mod dropped;
+mod hiccups;
+#[cfg(feature = "lambda")]
+mod killed;
+mod late_writes;
+mod lost_responses;
+mod outage;
+mod retries;
