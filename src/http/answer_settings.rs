@@ -25,7 +25,7 @@ impl Http {
     /// | 408, 409, 425, 429 | a failure: the client should send the same again |
     /// | 5xx, and any other status | a failure |
     ///
-    /// `|status| status.as_u16() >= 200` stores all responses, as Stripe does. Interim responses
+    /// `|status| status.as_u16() >= 200` stores all responses, rejections too. Interim responses
     /// (1xx) are not answers: storing them is a configuration error. If the function panics, the
     /// request counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
     ///

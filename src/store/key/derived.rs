@@ -20,9 +20,9 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 /// `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
 ///
 /// **How long it protects** depends on the other service: until that service forgets the key
-/// (Stripe: at least 24 hours). A later attempt makes the call again, so keep
-/// [`Policy::retention`](crate::Policy::retention) within that time, or look the effect up first.
-/// Conversely, once this operation's own retention has ended, the same key starts a new operation,
+/// (Stripe: at least 24 hours). A later attempt makes the call again. If one can come, look the
+/// effect up before the call. Conversely, once this operation's own
+/// [`Policy::retention`](crate::Policy::retention) has ended, the same key starts a new operation,
 /// but with the old derived keys. If that should be a new call, add a date or a generation to the
 /// key or the scope.
 ///
