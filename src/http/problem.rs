@@ -50,7 +50,7 @@ pub enum ProblemKind {
     /// 409 with `Retry-After`: another request with this key is running.
     InProgress,
     /// 409 with `Retry-After`: the lease of this request expired, and another request with its key
-    /// took over, whose answer is stored.
+    /// took over. Its answer is not available yet, and this request's answer is not stored.
     LeaseLost,
     /// 409: an earlier request with this key ended without an answer, and may not be repeated.
     Abandoned,

@@ -255,8 +255,8 @@ impl Execution {
         self.open(answer.filter(|_| is_answer)?).await.ok()
     }
 
-    /// Ends a failed execution by the policy. Whether the write is applied or not, the caller gets the
-    /// handler's own error.
+    /// Ends a failed execution by the policy. The result of the write does not replace the handler's own
+    /// error; that of a commit does, which [`close`](Self::close) returns.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
         if !self.policy().failure.is_kept() {
             return self.end_without_answer(self.release(), None).await;

@@ -59,7 +59,7 @@ pub(crate) use self::probe::{Snapshot, watchable};
 #[cfg(feature = "admin")]
 pub(crate) use self::sweep::Expired;
 
-/// A table and its client. Each call has a time limit. The result of a request without a response
+/// A table and its client. Each request has a time limit. The result of a request without a response
 /// by then, or within `request_timeout`, is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -69,7 +69,7 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
     pub(crate) clock: Clock,
-    /// The time limit of one call, with the SDK's retries.
+    /// The longest time limit of a request, with the SDK's retries.
     pub(crate) request_timeout: Duration,
     /// Whether responses contain the consumed capacity.
     pub(crate) capacity: Option<ReturnConsumedCapacity>,

@@ -39,7 +39,7 @@ pub enum Attribute {
     Format,
     /// The results of completed steps, until the operation completes.
     Steps,
-    /// How many attempts were released before the current execution started.
+    /// How many attempts were released or undone.
     ReleasedAttempts,
 }
 

@@ -73,7 +73,7 @@ impl Condition {
     }
 
     /// The owner holds the record. Each write of an owner has this condition or a narrower one, except
-    /// for a completion.
+    /// a completion, a commit without a record and an undo, which also accept a free key.
     pub fn held_by(owner: OwnerId) -> Self {
         Self::all(&[Term::Owner(owner), Term::Status(Status::Pending)])
     }
@@ -202,7 +202,7 @@ impl Term {
     ///
     /// Two terms can: a record that is not completed can still be released, and an undo restores an
     /// earlier attempt. The others belong to one version, and no version repeats. Nor is a record deleted
-    /// while a request that was sent before can still arrive.
+    /// while a request that was sent before can still arrive, if the retention is at least half an hour.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {
             Self::Status(Status::Released) => {

@@ -47,8 +47,8 @@ pub struct Settled<'a>(PhantomData<&'a Knowledge>);
 #[derive(Debug)]
 pub struct NoEffect<'a>(PhantomData<&'a Knowledge>);
 
-/// Proof that nothing ran, and that no completion of this call was applied or can still be. A machine makes
-/// it from [`NoEffect`], or if it never sends a completion.
+/// Proof that no completion of this call was applied or can still be. A handler may have run. A machine
+/// makes it from [`NoEffect`], or if it never sends a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NothingHappened(());
 

@@ -40,7 +40,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Continues after [`Progress::ItemsRejected`] with an answer, which is stored on the condition of the
-    /// transaction. Either it is applied, or an earlier try of the transaction was.
+    /// transaction. So DynamoDB applies either it or an earlier try of the transaction, or neither.
     pub(crate) fn answer_without_items(
         &mut self,
         answer: Answer,

@@ -52,7 +52,7 @@ impl Execution {
     /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are
     /// stored: keep them when you change the code while operations are unfinished. A record with
     /// steps is never released: a failure under [`Failure::Release`](crate::policy::Failure::Release) (and
-    /// [`discard`](Self::discard)) keeps it as FAILED, and the next call goes on.
+    /// [`discard`](Self::discard) after a step) keeps it as FAILED, and the next call goes on.
     /// A completion drops the steps.
     ///
     /// A step costs one write of the whole record with its steps (one write unit per KB), and

@@ -24,6 +24,7 @@ impl Acquisition {
             ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
             // The write finds out what the first read would have shown. If it fails too, nothing runs: the
             // record may be there, and not readable.
+            // If both are outages, `Outage` decides.
             ReadResult::Failed(cause)
                 if is_first && self.goal != Goal::LookUp && now.stamp().is_some() =>
             {
