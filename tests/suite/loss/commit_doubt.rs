@@ -329,6 +329,40 @@ async fn one_that_the_handler_did_not_wait_for_is_put_beyond_doubt() {
     assert_eq!(store.counted("effect").await, 1);
 }
 
+#[tokio::test]
+async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows_it() {
+    for large in [false, true] {
+        let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
+        let answer = if large { "x".repeat(100_000) } else { "first".to_owned() };
+        link.wire.next("TransactWriteItems", Act::HoldResponse(gate.clone()));
+        let idempotency = store.over(&link);
+        let operation = idempotency.operation("charge").key("k");
+        let outcome = operation.run_with_outcome(async |execution| {
+            tokio::select! {
+                biased;
+                first = execution.commit(&answer, [count(store.table(), "effect")]) => {
+                    panic!("too early: {first:?}")
+                }
+                () = gate.reached() => {}
+            }
+            let second = execution.commit("second", [count(store.table(), "other")]).await;
+            assert_eq!(second.unwrap_err().kind(), ErrorKind::AlreadyCommitted);
+            Err::<String, _>("the handler fails")
+        });
+        assert_eq!(outcome.await.unwrap(), Outcome::Executed(answer.clone()));
+        let (effect, other) = (store.counted("effect").await, store.counted("other").await);
+        assert_eq!((effect, other), (1, 0));
+        let repeat = operation_again(&store).await;
+        assert_eq!(repeat.unwrap(), Outcome::Replayed(answer));
+    }
+}
+
+async fn operation_again(store: &Store) -> Result<Outcome<String>, RunError<&'static str>> {
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("charge").key("k");
+    operation.run_with_outcome(async |_| Err("it runs again")).await
+}
+
 /// The record stays owned: nothing is in doubt.
 #[tokio::test]
 async fn one_that_never_gets_through_is_no_doubt() {
