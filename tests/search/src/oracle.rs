@@ -135,7 +135,7 @@ impl State {
         if !is_held && !is_over && !clock.is_blind {
             self.violate("runs without a record");
         }
-        if is_wrong || (granted.attempts.number <= self.ledger.attempt && !row.mixes_completed()) {
+        if is_wrong || granted.attempts.number <= self.ledger.attempt {
             self.violate("the attempt has not grown");
         }
         if forgets {

@@ -86,8 +86,7 @@ impl Row {
         self.roles().iter().any(|role| role.rules.completed == Completed::Execute)
     }
 
-    /// Whether some replace completed answers and others do not: a slow owner of these completes over what
-    /// was released, with its own, lower attempt.
+    /// Whether some replace completed answers and others do not.
     pub(crate) fn mixes_completed(&self) -> bool {
         let first = self.roles[0].rules.completed;
         self.roles().iter().any(|role| role.rules.completed != first)
