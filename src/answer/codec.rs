@@ -176,7 +176,7 @@ impl Coder<'_> {
     pub(crate) fn encode(self, plain: Vec<u8>) -> Result<Vec<u8>, String> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
         match user_code::call(|| codec.encode(self.key.as_str(), plain)) {
-            Ok(encoded) => encoded.map_err(|error| user_code::text(&error)),
+            Ok(encoded) => encoded.map_err(user_code::text),
             Err(_) => Err(PANICKED.to_owned()),
         }
     }
@@ -186,7 +186,7 @@ impl Coder<'_> {
         let Some(codec) = &self.coding.codec else { return Err(NO_CODEC.to_owned()) };
         let reason = match user_code::call(|| codec.decode(self.key.as_str(), encoded)) {
             Ok(Ok(plain)) => return Ok(plain),
-            Ok(Err(error)) => user_code::text(&error),
+            Ok(Err(error)) => user_code::text(error),
             Err(_) => PANICKED.to_owned(),
         };
         tracing::error!(

@@ -307,7 +307,7 @@ where
                     Handled::Response(Response::from_parts(head, answer::Body::from(body)))
                 }
                 Ok(Err(flowing)) => Handled::Streaming(Response::from_parts(head, flowing)),
-                Err(error) => Handled::broken(head.status, &user_code::text(&error)),
+                Err(error) => Handled::broken(head.status, &user_code::text(error)),
             })
         }
     })

@@ -89,7 +89,7 @@ async fn ask(
         }
         Ok(Ok(resolution)) => return Ok(resolution),
         Ok(Err(error)) => {
-            let error = user_code::text(&error);
+            let error = user_code::text(error);
             tracing::error!(operation, error, "a reconcile hook failed: no write was applied");
             let detail = "The reason is in the server's log.";
             Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(SOON)

@@ -178,7 +178,7 @@ impl Execution {
         let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
         let time = core.time_until(Some(until));
         let of_lease = self.is_protected() && !is_renewed;
-        (if of_lease { time.min(self.lease_remaining()) } else { time }) / 2
+        (if of_lease { time.min(self.lease_left()) } else { time }) / 2
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {

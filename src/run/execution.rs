@@ -128,7 +128,8 @@ impl Execution {
         &self.inner.owner
     }
 
-    /// How long the lease still holds; zero once it is over or lost.
+    /// How long the lease still holds; zero once it is over or lost, and once a commit or the handler's
+    /// return has ended the execution.
     ///
     /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) has no lease.
     /// For it this is the time until the [deadline](crate::Call::deadline), or 366 days if there
@@ -155,6 +156,12 @@ impl Execution {
         if !self.is_protected() {
             return self.inner.call.deadline.map_or(clock::MAX_AHEAD, |end| clock.left(end));
         }
+        if self.finish().is_over() { Duration::ZERO } else { self.lease_left() }
+    }
+
+    /// As [`lease_remaining`](Self::lease_remaining), also while the completion is written.
+    pub(crate) fn lease_left(&self) -> Duration {
+        let clock = &self.inner.core.table.clock;
         self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
     }
 

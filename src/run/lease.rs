@@ -75,7 +75,7 @@ impl Execution {
     /// time is left for another one.
     async fn keep_alive(&self, length: Duration) -> Infallible {
         let clock = &self.inner.core.table.clock;
-        let pause = || (length / 3).min(self.lease_remaining() / 2);
+        let pause = || (length / 3).min(self.lease_left() / 2);
         let mut next = pause();
         loop {
             clock.sleep(next).await;

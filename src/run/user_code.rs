@@ -99,7 +99,11 @@ impl<F: Future> Future for Running<F> {
     }
 }
 
-/// The text of a value of the user, such as an error.
-pub(crate) fn text(value: &(impl fmt::Display + ?Sized)) -> String {
-    call(|| value.to_string()).unwrap_or_else(|_| "its Display panicked".to_owned())
+/// The text of an error of the user, which is dropped here, because its destructor may panic.
+pub(crate) fn text(error: impl fmt::Display) -> String {
+    let text = call(|| error.to_string()).unwrap_or_else(|_| "its Display panicked".to_owned());
+    match call(|| drop(error)) {
+        Ok(()) => text,
+        Err(_) => format!("{text} (its destructor panicked)"),
+    }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::faq::invalid;
 use crate::support::effects::{count, debit};
-use crate::support::panicking::{PanickingError, PanicsWhenDropped};
+use crate::support::panicking::{ErrorPanicsWhenDropped, PanickingError, PanicsWhenDropped};
 use crate::support::{Act, Link, Runs, Store, crates, handlers, kind, not_run, not_stored, raw};
 
 /// Its serialization panics.
@@ -196,8 +196,10 @@ async fn a_transaction_whose_on_condition_failed_panics_is_not_applied_later() {
 enum Broken {
     Encode,
     EncodeError,
+    EncodeErrorDrop,
     Decode,
     DecodeError,
+    DecodeErrorDrop,
 }
 
 impl AnswerCodec for Broken {
@@ -205,7 +207,8 @@ impl AnswerCodec for Broken {
         match self {
             Self::Encode => panic!("user code"),
             Self::EncodeError => Err(PanickingError.into()),
-            Self::Decode | Self::DecodeError => Ok(plain),
+            Self::EncodeErrorDrop => Err(ErrorPanicsWhenDropped.into()),
+            Self::Decode | Self::DecodeError | Self::DecodeErrorDrop => Ok(plain),
         }
     }
 
@@ -213,14 +216,22 @@ impl AnswerCodec for Broken {
         match self {
             Self::Decode => panic!("user code"),
             Self::DecodeError => Err(PanickingError.into()),
-            Self::Encode | Self::EncodeError => Ok(encoded),
+            Self::DecodeErrorDrop => Err(ErrorPanicsWhenDropped.into()),
+            Self::Encode | Self::EncodeError | Self::EncodeErrorDrop => Ok(encoded),
         }
     }
 }
 
 #[tokio::test]
 async fn an_answer_whose_codec_panics_completes_its_operation() {
-    for broken in [Broken::Encode, Broken::EncodeError, Broken::Decode, Broken::DecodeError] {
+    for broken in [
+        Broken::Encode,
+        Broken::EncodeError,
+        Broken::EncodeErrorDrop,
+        Broken::Decode,
+        Broken::DecodeError,
+        Broken::DecodeErrorDrop,
+    ] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = store.builder(&link).answer_codec(broken).build().unwrap();
         let run = || {

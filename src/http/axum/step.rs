@@ -112,7 +112,7 @@ impl Kept {
         };
         let (head, body) = response.into_parts();
         let body = match user_code::run(body.collect()).await {
-            Ok(body) => body.map_err(|error| user_code::text(&error)),
+            Ok(body) => body.map_err(user_code::text),
             Err(panic) => Err(panic.text().to_owned()),
         };
         let body = body.map(|body| Content::of(body.to_bytes().into()));

@@ -67,8 +67,9 @@ impl Execution {
     /// work again.
     ///
     /// Before anything ran: [`ErrorKind::InvalidUse`] for a name that is empty, too long or used
-    /// already, if no room is left, or after a [`commit`](Self::commit); [`ErrorKind::LeaseLost`] if the
-    /// lease is lost or over; [`ErrorKind::AnswerUnreadable`] if the stored result has another type,
+    /// already, if no room is left, or after a [`commit`](Self::commit) or the handler's return;
+    /// [`ErrorKind::LeaseLost`] if the lease is lost or over; [`ErrorKind::AnswerUnreadable`] if the
+    /// stored result has another type,
     /// [`ErrorKind::AnswerUnavailable`] if it could not be stored, and [`ErrorKind::StepsUnreadable`]
     /// if its codec does not decode it.
     ///
@@ -117,7 +118,9 @@ impl Execution {
     /// An effect that begins after the lease has expired may overlap with that of the next owner.
     fn may_start(&self, name: &str) -> Result<(), Error> {
         if self.finish().is_over() {
-            let message = format!("step `{name}` was not started: the operation ended by a commit");
+            let message = format!(
+                "step `{name}` was not started: a commit or the handler's return has ended the operation"
+            );
             return Err(Error::new(ErrorKind::InvalidUse, message));
         }
         if self.is_protected() && self.lease_remaining() == Duration::ZERO {

@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::Router;
 use axum::routing::post as on_post;
+use axum::{BoxError, Router};
 use bytes::Bytes;
 use dynamodb_idempotency::http::{Http, Webhook};
 use dynamodb_idempotency::lambda::HandlerResponse;
@@ -21,7 +21,7 @@ use super::function::Function;
 use super::message::{is_replay, post, problem};
 use super::site::everywhere;
 use crate::support::effects::{count, debit};
-use crate::support::panicking::{PanickingError, PanicsWhenDropped};
+use crate::support::panicking::{ErrorPanicsWhenDropped, PanickingError, PanicsWhenDropped};
 use crate::support::{Link, Runs, Store, raw};
 
 #[tokio::test]
@@ -76,31 +76,39 @@ async fn a_hook_that_panics_changes_nothing() {
     .await;
 }
 
-/// A body that panics, or ends with an error whose text does.
-struct Broken {
-    is_error: bool,
+/// How a body breaks off.
+#[derive(Clone, Copy)]
+enum Broken {
+    Panics,
+    ErrorTextPanics,
+    ErrorPanicsWhenDropped,
 }
 
 impl http_body::Body for Broken {
     type Data = Bytes;
-    type Error = PanickingError;
+    type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, PanickingError>>> {
-        if self.is_error { Poll::Ready(Some(Err(PanickingError))) } else { panic!("user code") }
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let error = match *self {
+            Self::Panics => panic!("user code"),
+            Self::ErrorTextPanics => PanickingError.into(),
+            Self::ErrorPanicsWhenDropped => ErrorPanicsWhenDropped.into(),
+        };
+        Poll::Ready(Some(Err(error)))
     }
 }
 
 #[tokio::test]
 async fn a_body_that_panics_completes_its_request() {
-    for is_error in [false, true] {
+    for broken in [Broken::Panics, Broken::ErrorTextPanics, Broken::ErrorPanicsWhenDropped] {
         let (store, runs) = (Store::open().await, Runs::default());
         let ran = runs.clone();
         let handler = move || {
             ran.add();
-            async move { Response::new(axum::body::Body::new(Broken { is_error })) }
+            async move { Response::new(axum::body::Body::new(broken)) }
         };
         let layer = store.idempotency().http("payments").layer().unwrap();
         let router = Router::new().route("/payments", on_post(handler).route_layer(layer));

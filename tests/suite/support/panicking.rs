@@ -16,6 +16,24 @@ impl fmt::Display for PanickingError {
 
 impl std::error::Error for PanickingError {}
 
+/// An error whose destructor panics.
+#[derive(Debug)]
+pub(crate) struct ErrorPanicsWhenDropped;
+
+impl fmt::Display for ErrorPanicsWhenDropped {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("no")
+    }
+}
+
+impl std::error::Error for ErrorPanicsWhenDropped {}
+
+impl Drop for ErrorPanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("user code");
+    }
+}
+
 /// A future that returns at once or never, and whose destructor panics.
 pub(crate) struct PanicsWhenDropped<T>(Option<T>);
 

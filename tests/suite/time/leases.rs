@@ -1,15 +1,18 @@
 //! Who holds a key, and for how long.
 
+use std::cell::OnceCell;
+use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::policy::{Lease, LeaseExpired, Takeover};
-use dynamodb_idempotency::{ErrorKind, Outcome};
+use dynamodb_idempotency::{ErrorKind, Execution, Outcome};
 use futures::future::join_all;
 
 use crate::support::gate::patiently;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, made_up_time,
+    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+    made_up_time, not_run,
 };
 
 const AN_HOUR: i64 = 3600;
@@ -268,4 +271,25 @@ async fn an_owner_learns_from_its_renewal_that_the_lease_is_lost() {
         })
         .await;
     assert_eq!(kind(result), ErrorKind::LeaseLost);
+}
+
+/// A task that the handler has spawned keeps the execution for longer.
+#[tokio::test]
+async fn an_execution_that_has_ended_has_no_lease_left_and_starts_no_step() {
+    for fails in [false, true] {
+        let (store, runs, kept) = (Store::open().await, Runs::default(), OnceCell::new());
+        let operation = store.idempotency().operation("charge").key("k");
+        let run = operation.run(async |execution| {
+            assert!(execution.lease_remaining() > Duration::ZERO);
+            assert!(kept.set(execution).is_ok());
+            if fails { Err("declined") } else { Ok(()) }
+        });
+        assert_eq!(run.await.is_err(), fails);
+        let execution: &Execution = kept.get().unwrap();
+        assert_eq!(execution.lease_remaining(), Duration::ZERO);
+        let step = execution.step("late", async { Ok::<_, Infallible>(runs.add()) }).await;
+        let error = not_run(step.unwrap_err());
+        assert_eq!((error.kind(), runs.count()), (ErrorKind::InvalidUse, 0));
+        assert!(error.to_string().contains("handler's return"), "{error}");
+    }
 }
