@@ -165,10 +165,7 @@ async fn function(with_payload: bool) -> Result<Vec<Case>> {
         },
     ];
     let (name, client, expected) = if with_payload {
-        // The record of another request.
-        let mut other = completed;
-        other["fingerprint"] = json!({ "B": "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" });
-        ("mismatch", Canned::refused(&other).client(), Expected::Mismatch)
+        ("mismatch", Canned::refused(&of_another_request(completed)).client(), Expected::Mismatch)
     } else {
         ("in progress", Canned::refused(&pending).client(), Expected::InProgress)
     };
@@ -182,6 +179,11 @@ async fn function(with_payload: bool) -> Result<Vec<Case>> {
         }),
     });
     Ok(cases)
+}
+
+fn of_another_request(mut record: Value) -> Value {
+    record["fingerprint"] = json!({ "B": "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" });
+    record
 }
 
 /// What a call must come to.

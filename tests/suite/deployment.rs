@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{BillingMode, TimeToLiveStatus};
 use dynamodb_idempotency::policy::{Compression, Failure, Lease};
-use dynamodb_idempotency::{Policy, Reconciled, Scope, Transaction};
+use dynamodb_idempotency::{Call, Policy, Reconciled, Scope, Transaction};
 use serde_json::{Value, json};
 
 use crate::support::access::{Access, CONTRACT, GRANTED};
@@ -47,16 +47,8 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     store.put(retained).await;
     charge(operation("replaced"), &runs).await.unwrap();
 
-    let (held, renewal) = (Gate::default(), Gate::default());
-    link.wire.next("UpdateItem", Act::HoldResponse(renewal.clone()));
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let long = charge_held(with_policy("renewed", &|p| p.lease(renewed)), &runs, &held);
-    let (long, ()) = tokio::join!(long, async {
-        renewal.reached().await;
-        renewal.open();
-        held.open();
-    });
-    long.unwrap();
+    run_until_renewed(with_policy("renewed", &|p| p.lease(renewed)), &link, &runs).await;
 
     store.put(raw::abandoned(&pk("reconciled"))).await;
     let reconciled = operation("reconciled")
@@ -85,6 +77,17 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
         .unwrap();
     seen.extend(off.wire.accesses());
     seen
+}
+
+async fn run_until_renewed(call: Call, link: &Link, runs: &Runs) {
+    let (held, renewal) = (Gate::default(), Gate::default());
+    link.wire.next("UpdateItem", Act::HoldResponse(renewal.clone()));
+    let (long, ()) = tokio::join!(charge_held(call, runs, &held), async {
+        renewal.reached().await;
+        renewal.open();
+        held.open();
+    });
+    long.unwrap();
 }
 
 #[tokio::test]

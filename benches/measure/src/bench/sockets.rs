@@ -59,7 +59,6 @@ pub(super) fn sides(
     profiles: &[&str],
     options: &BenchOptions,
 ) -> Result<Vec<Side>> {
-    let text = |path: &Path| path.to_string_lossy().into_owned();
     let own = |profile, argument, label| {
         let program = program(workspace, profile, "end-to-end");
         let is_ours = argument == OURS;
@@ -84,46 +83,51 @@ pub(super) fn sides(
         .map(|(profile, argument, label)| own(profile, argument, label))
         .collect::<Result<Vec<_>>>()?;
     if options.peers {
-        let (peers, sources) =
-            (workspace.target.join("peers"), workspace.root.join("benches/peers"));
-        println!("    set-up.sh");
-        let status = Command::new(sources.join("set-up.sh")).arg(&peers).status()?;
-        ensure!(status.success(), "the peers could not be set up");
-        let python = [peers.join("python/bin/python"), sources.join("python/main.py")];
-        let packages = fs::read_dir(peers.join("python/lib"))?.next().context("no Python")??;
-        sides.push(Side {
-            argument: "python",
-            label: "Powertools for Python",
-            command: python.iter().map(|path| text(path)).collect(),
-            has_cache: true,
-            warm_up_factor: 1,
-            zipped: Some(archive::zipped(&[&packages.path().join("site-packages")])?),
-        });
-        let typescript = peers.join("typescript");
-        sides.push(Side {
-            argument: "typescript",
-            label: "Powertools for TypeScript",
-            command: vec![
-                "node".into(),
-                "--no-warnings".into(),
-                text(&typescript.join("main.mjs")),
-            ],
-            has_cache: true,
-            warm_up_factor: 5,
-            zipped: Some(archive::zipped(&[&typescript.join("node_modules")])?),
-        });
-        let java = text(&peers.join("java"));
-        let classpath = format!("{java}:{java}/*");
-        sides.push(Side {
-            argument: "java",
-            label: "Powertools for Java",
-            command: vec!["java".into(), "-cp".into(), classpath, "Peer".into()],
-            has_cache: true,
-            warm_up_factor: 20,
-            zipped: Some(archive::zipped(&[&peers.join("java")])?),
-        });
+        sides.extend(peers(workspace)?);
     }
     Ok(sides)
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Sets the libraries for other languages up.
+fn peers(workspace: &Workspace) -> Result<[Side; 3]> {
+    let (peers, sources) = (workspace.target.join("peers"), workspace.root.join("benches/peers"));
+    println!("    set-up.sh");
+    let status = Command::new(sources.join("set-up.sh")).arg(&peers).status()?;
+    ensure!(status.success(), "the peers could not be set up");
+    let python = [peers.join("python/bin/python"), sources.join("python/main.py")];
+    let packages = fs::read_dir(peers.join("python/lib"))?.next().context("no Python")??;
+    let python_side = Side {
+        argument: "python",
+        label: "Powertools for Python",
+        command: python.iter().map(|path| text(path)).collect(),
+        has_cache: true,
+        warm_up_factor: 1,
+        zipped: Some(archive::zipped(&[&packages.path().join("site-packages")])?),
+    };
+    let typescript = peers.join("typescript");
+    let typescript_side = Side {
+        argument: "typescript",
+        label: "Powertools for TypeScript",
+        command: vec!["node".into(), "--no-warnings".into(), text(&typescript.join("main.mjs"))],
+        has_cache: true,
+        warm_up_factor: 5,
+        zipped: Some(archive::zipped(&[&typescript.join("node_modules")])?),
+    };
+    let java = text(&peers.join("java"));
+    let classpath = format!("{java}:{java}/*");
+    let java_side = Side {
+        argument: "java",
+        label: "Powertools for Java",
+        command: vec!["java".into(), "-cp".into(), classpath, "Peer".into()],
+        has_cache: true,
+        warm_up_factor: 20,
+        zipped: Some(archive::zipped(&[&peers.join("java")])?),
+    };
+    Ok([python_side, typescript_side, java_side])
 }
 
 type Key = (usize, usize);

@@ -1,0 +1,178 @@
+//! Tries that are lost, late or given up.
+
+use std::time::Duration;
+
+use dynamodb_idempotency::policy::{Completed, LeaseExpired, Outage};
+use dynamodb_idempotency::{ErrorKind, Idempotency, Policy};
+
+use super::records::AN_HOUR;
+use super::{ran, transfer};
+use crate::support::raw::{Item, number, status};
+use crate::support::{Act, Gate, Link, Runs, Store, charge_held, executed, kind, raw};
+
+fn hasty(store: &Store, link: &Link) -> Idempotency {
+    let timeout = Duration::from_millis(300);
+    store.builder(link).policy(|policy| policy.completion_timeout(timeout)).build().unwrap()
+}
+
+#[tokio::test]
+async fn one_that_has_landed_unheard_is_found_to_have() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.every("TransactWriteItems", Act::LoseResponse);
+    let outcome = transfer(idempotency.operation("o").key("k"), store.table(), &runs).await;
+    assert_eq!(outcome.unwrap(), ran(1));
+    assert_eq!((link.wire.count("PutItem"), store.counted("effect").await), (1, 1));
+}
+
+#[tokio::test]
+async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = hasty(&store, &link);
+    link.wire.down(Act::LoseRequest);
+    let operation =
+        || idempotency.operation("o").policy(|p| p.outage(Outage::Open)).unwrap().key("k");
+    let result = transfer(operation(), store.table(), &runs).await;
+    assert_eq!(kind(result), ErrorKind::OutcomeUnknown);
+    link.wire.up();
+    assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(2));
+    assert_eq!(store.counted("effect").await, 1);
+}
+
+/// What a call finds, and what its transaction becomes there once DynamoDB is reached again.
+struct Before {
+    case: &'static str,
+    record: Option<Item>,
+    completed: Completed,
+    attempt: i64,
+}
+
+impl Before {
+    fn found(case: &'static str, record: Item, attempt: i64) -> Self {
+        Self { case, record: Some(record), completed: Completed::Replay, attempt }
+    }
+
+    /// The transaction's requests arrive after its call has given it up, and `fault` meets the write by
+    /// which the call makes sure that they change nothing.
+    async fn is_left_as_it_was(&self, fault: Option<Act>) {
+        let Self { case, record: planted, completed, attempt } = self;
+        let (store, link) = (Store::open().await, Link::without_retries());
+        let (idempotency, runs) = (hasty(&store, &link), Runs::default());
+        if let Some(planted) = planted {
+            store.put(planted.clone()).await;
+            // This one finds it.
+            link.wire.next("TransactWriteItems", Act::Deliver);
+        }
+        let gate = Gate::default();
+        link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
+        if let Some(fault) = fault {
+            link.wire.next(if planted.is_some() { "UpdateItem" } else { "PutItem" }, fault);
+        }
+        let policy = |policy: Policy| policy.completed(*completed);
+        let operation = || idempotency.operation("o").policy(policy).unwrap().key("k");
+        let result = transfer(operation(), store.table(), &runs).await;
+        assert_eq!(kind(result), ErrorKind::Unavailable, "{case}");
+        let left = store.record("o#k").await;
+        let late = link.wire.count("TransactWriteItems") - usize::from(planted.is_some());
+        gate.open();
+        link.wire.late_arrivals(u32::try_from(late).unwrap()).await;
+        assert_eq!(store.record("o#k").await, left, "{case}");
+        assert_eq!(store.counted("effect").await, 0, "{case}");
+        let before = planted.as_ref().map_or("RELEASED", status);
+        assert_eq!(status(&left), before, "{case}");
+        let answer = planted.as_ref().and_then(|planted| planted.get("response"));
+        assert_eq!(left.get("response"), answer, "{case}");
+        link.wire.up();
+        let next = transfer(operation(), store.table(), &runs).await;
+        assert_eq!(next.unwrap(), ran(2), "{case}");
+        assert_eq!(number(&store.record("o#k").await, "attempt"), *attempt, "{case}");
+        assert_eq!(store.counted("effect").await, 1, "{case}");
+    }
+}
+
+/// After the call reports that nothing was written, none of its tries is applied, whatever record they
+/// require.
+#[tokio::test]
+async fn one_that_was_given_up_never_lands() {
+    let failed = || raw::failed("o#k");
+    let over = raw::n(raw::now() / 1000 - 60);
+    let completed = Before::found("completed", raw::completed("o#k", "1"), 2);
+    for before in [
+        Before { case: "none", record: None, completed: Completed::Replay, attempt: 1 },
+        Before::found("released", raw::with(failed(), "status", raw::s("RELEASED")), 2),
+        Before::found("failed", failed(), 2),
+        Before::found("past its retention", raw::with(failed(), "expires_at", over), 1),
+        Before::found("abandoned", raw::abandoned("o#k"), 2),
+        Before { completed: Completed::Execute, ..completed },
+    ] {
+        for fault in [None, Some(Act::LoseResponse), Some(Act::LoseRequest)] {
+            before.is_left_as_it_was(fault).await;
+        }
+    }
+}
+
+/// A slow owner can still complete its record after a transaction of another call was rejected.
+#[tokio::test]
+async fn one_that_was_given_up_leaves_a_slow_owner_its_record() {
+    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
+    let link = Link::later(AN_HOUR);
+    let (owner, taker) = (store.idempotency(), hasty(&store, &link));
+    link.wire.next("TransactWriteItems", Act::Deliver);
+    link.wire.every("TransactWriteItems", Act::LoseRequest);
+    let first = owner
+        .operation("transfers")
+        .policy(|policy| policy.lease_expired(LeaseExpired::Continue))
+        .unwrap()
+        .key("k");
+    let first = charge_held(first, &runs, &gate);
+    let (first, ()) = tokio::join!(first, async {
+        gate.reached().await;
+        let second = transfer(taker.operation("transfers").key("k"), store.table(), &runs).await;
+        assert_eq!(kind(second), ErrorKind::Unavailable);
+        gate.open();
+    });
+    assert_eq!(first.unwrap(), executed(1, 1));
+    assert_eq!(store.counted("effect").await, 0);
+}
+
+#[tokio::test]
+async fn one_that_never_gets_through_has_not_happened() {
+    for act in [Act::THROTTLE, Act::Cancel(&["TransactionConflict", "None"])] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let idempotency = hasty(&store, &link);
+        link.wire.every("TransactWriteItems", act);
+        let result = transfer(idempotency.operation("o").key("k"), store.table(), &runs).await;
+        assert_eq!(kind(result), ErrorKind::Unavailable);
+        assert_eq!(store.item("o#k").await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_delayed_request_changes_nothing() {
+    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (idempotency, gate) = (store.over(&link), Gate::default());
+    link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
+    let outcome = transfer(idempotency.operation("o").key("k"), store.table(), &runs).await;
+    assert_eq!(outcome.unwrap(), ran(1));
+    let before = store.record("o#k").await;
+    gate.open();
+    link.wire.late_arrivals(1).await;
+    assert_eq!((store.record("o#k").await, store.counted("effect").await), (before, 1));
+}
+
+/// A try may be in flight when the call finds another request's record. The try requires that no record
+/// exists, and the record exists for as long as the try can be delayed.
+#[tokio::test]
+async fn a_try_in_doubt_can_land_no_more_once_a_record_was_seen() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = hasty(&store, &link);
+    let operation = || idempotency.operation("charge").key("k").payload("mine");
+    store.put(raw::pending("charge#k")).await;
+    link.wire.next("TransactWriteItems", Act::LoseRequest);
+    assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::Mismatch);
+    assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::Mismatch);
+    store.put(raw::completed("charge#k", "1")).await;
+    link.wire.next("TransactWriteItems", Act::LoseRequest);
+    assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::Mismatch);
+    assert_eq!(store.counted("effect").await, 0);
+}
