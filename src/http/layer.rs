@@ -294,8 +294,9 @@ where
                 execution.discard();
                 return Err(error);
             }
-            let (mut head, body) =
-                user_code::run_or_resume(inner.call(request)).await?.into_parts();
+            let answered = user_code::run_or_resume(inner.call(request)).await;
+            user_code::discard(|| drop(inner));
+            let (mut head, body) = answered?.into_parts();
             // The handler has run, so a body that panics is treated as one that failed.
             let read = user_code::run(AnswerBody::read(body, most)).await;
             let read = read.unwrap_or_else(|panic| Err(panic.text().into()));

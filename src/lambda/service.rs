@@ -76,6 +76,7 @@ impl Http {
                             return Err(error);
                         }
                         let answered = user_code::run_or_resume(inner.call(request)).await;
+                        user_code::discard(|| drop(inner));
                         Ok(whole(answered.map(converting)?, limit).await)
                     }
                 });

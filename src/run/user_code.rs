@@ -71,15 +71,16 @@ pin_project! {
 
     impl<F> PinnedDrop for Running<F> {
         fn drop(this: Pin<&mut Self>) {
-            discard(this.project().code);
+            let mut code = this.project().code;
+            discard(|| code.set(None));
         }
     }
 }
 
-/// Drops a future whose destructor may panic.
-fn discard<F>(mut code: Pin<&mut Option<F>>) {
-    if call(|| code.set(None)).is_err() {
-        tracing::error!("the destructor of a future panicked");
+/// Drops what belongs to the user: its destructor may panic.
+pub(crate) fn discard(drop: impl FnOnce()) {
+    if call(drop).is_err() {
+        tracing::error!("a destructor panicked");
     }
 }
 
@@ -94,7 +95,7 @@ impl<F: Future> Future for Running<F> {
             Ok(Some(Poll::Ready(output))) => Ok(output),
             Err(panic) => Err(panic),
         };
-        discard(code);
+        discard(|| code.set(None));
         Poll::Ready(ended)
     }
 }

@@ -45,6 +45,9 @@ struct Call {
     lease: Option<i64>,
     /// How often its clocks were set or frozen since its lease was confirmed.
     clock_faults: u32,
+    /// When a response confirmed its lease, and how often its clocks were set or frozen until then: a
+    /// handler that waits for the response is polled to receive it.
+    faults_until: Option<(i64, u32)>,
     /// The lease in its last record in the table, confirmed or not.
     written_lease: Option<i64>,
     /// Its answer is in the table.

@@ -199,7 +199,7 @@ impl Ledger {
         let is_read = request.operation == Operation::Get;
         if let Some(lease) = confirmed.filter(|_| !(has_started && is_read)) {
             call.lease = Some(lease);
-            call.clock_faults = 0;
+            call.faults_until = Some((now, std::mem::take(&mut call.clock_faults)));
             if matches!(call.work, Work::Running | Work::Succeeded) {
                 self.check_only_owner(me, now);
             }

@@ -112,7 +112,6 @@ impl State {
     /// A handler begins.
     pub(crate) fn begins(
         &mut self,
-        row: &Row,
         seat: usize,
         acquiring: &Acquiring,
         granted: &Granted,

@@ -14,7 +14,7 @@ use dynamodb_idempotency::{Abandoned, Execution, Fingerprint, Reconciled, Transa
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use lambda_http::{Body, IntoResponse, service_fn};
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt};
 
 use super::event::{Kind, response};
 use super::function::Function;
@@ -120,6 +120,48 @@ async fn a_body_that_panics_completes_its_request() {
         problem(&send().await, 500, "BodyBroken");
         problem(&send().await, 500, "AnswerUnavailable");
         assert_eq!(runs.count(), 1);
+    }
+}
+
+/// A service that answers, and whose destructor panics then.
+#[derive(Clone)]
+struct PanicsOnceAnswered {
+    runs: Runs,
+    has_answered: bool,
+}
+
+impl tower::Service<Request<axum::body::Body>> for PanicsOnceAnswered {
+    type Response = Response<axum::body::Body>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<axum::body::Body>) -> Self::Future {
+        self.has_answered = true;
+        let body = format!("run {}", self.runs.add());
+        std::future::ready(Ok(Response::new(body.into())))
+    }
+}
+
+impl Drop for PanicsOnceAnswered {
+    fn drop(&mut self) {
+        assert!(!self.has_answered, "user code");
+    }
+}
+
+#[tokio::test]
+async fn what_a_service_answered_is_stored_though_its_destructor_panics() {
+    let store = Store::open().await;
+    let service = PanicsOnceAnswered { runs: Runs::default(), has_answered: false };
+    let layered = store.idempotency().http("payments").layer().unwrap().layer(service);
+    for is_repeat in [false, true] {
+        let request = post("k", "{}").map(axum::body::Body::from);
+        let answer = layered.clone().oneshot(request).await.unwrap();
+        let answer = answer.map(|_| Bytes::new());
+        assert_eq!((answer.status(), is_replay(&answer)), (StatusCode::OK, is_repeat));
     }
 }
 
