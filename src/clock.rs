@@ -106,8 +106,8 @@ impl Clock {
         learned.get_or_insert_with(|| Learned::undated(self.now()));
     }
 
-    /// Forgets what responses have shown, because they reached another machine.
-    pub(crate) fn forget(&self) {
+    /// Discards the learned time, because the responses reached another machine.
+    pub(crate) fn reset(&self) {
         *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(clock.moment().stamp(), None);
         respond(&clock, 90_000_000);
         assert!(clock.moment().stamp().is_some());
-        clock.forget();
+        clock.reset();
         assert_eq!(clock.moment().stamp(), None);
         clock.trust_local();
         assert_eq!(clock.moment().stamp().map(|stamp| stamp.at), Some(clock.now().wall));
@@ -392,7 +392,7 @@ mod tests {
     fn a_forgotten_offset_bounds_no_time() {
         let clock = Clocks::default().clock();
         respond(&clock, 90_000_000);
-        clock.forget();
+        clock.reset();
         assert_eq!(clock.offset(), 0);
         assert!(clock.guess() < at(90_000_000), "{:?}", clock.guess());
     }

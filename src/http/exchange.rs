@@ -19,8 +19,8 @@ use crate::error::{Error, ErrorKind};
 use crate::policy::{Failure, Takeover};
 use crate::run::call::CallContext;
 use crate::run::caller::acquire;
+use crate::run::errors::{answer_unavailable, failed};
 use crate::run::execution::Execution;
-use crate::run::refusal::{answer_unavailable, failed};
 use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
 use crate::run::transaction::{self, Transaction, TransactionEncoding};
 use crate::run::user_code::{self, Panic};
@@ -196,7 +196,7 @@ fn render_outcome<B: From<Body>, V, E>(
         RunOutcome::Replayed(answer) => replay(config, answer),
         RunOutcome::FailureReplayed(Some(failure)) => replay(config, failure),
         RunOutcome::FailureReplayed(None) => explain(config, &failed()),
-        RunOutcome::Refused(error) => explain(config, &error),
+        RunOutcome::NoAnswer(error) => explain(config, &error),
     })
 }
 
@@ -235,7 +235,7 @@ where
         let responses = Responses { config, types: PhantomData::<fn()> };
         let core = config.calls.core();
         let ran = transaction::run_transaction(&responses, core, call, handler).await;
-        if let Ok(RunOutcome::Refused(error)) = &ran
+        if let Ok(RunOutcome::NoAnswer(error)) = &ran
             && let Some(failed) = error.condition_failed()
         {
             tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::{Answer, reason, to_json};
 use crate::error::{Error, ErrorKind, JsonFault};
-use crate::run::refusal::answer_unavailable;
+use crate::run::errors::answer_unavailable;
 
 /// Encodes the answer of a reconcile hook for the record.
 pub(super) fn encode_value<T: Serialize>(value: &T) -> Answer {

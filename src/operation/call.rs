@@ -22,9 +22,9 @@ use crate::policy::Failure;
 use crate::run::call::CallContext;
 use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::completion::Storage;
+use crate::run::errors::failed;
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
-use crate::run::refusal::failed;
 use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 
 /// One call of an operation that has not run yet. [`Operation::key`](crate::Operation::key) creates
@@ -398,7 +398,7 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
             };
             return Err(error.map_or_else(|| failed().into(), RunError::Handler));
         }
-        RunOutcome::Refused(error) => return Err(error.into()),
+        RunOutcome::NoAnswer(error) => return Err(error.into()),
     })
 }
 

@@ -18,25 +18,25 @@ use crate::fingerprint::Fingerprint;
 /// An estimate of the size of an entry without its key and its answer.
 const ENTRY_BYTES: usize = 256;
 /// A typical size of an entry, from which follows the number of entries that `quick_cache` expects.
-const USUAL_BYTES: usize = 2048;
+const TYPICAL_ENTRY_BYTES: usize = 2048;
 
-/// The number of counters in [`Cache::forgotten`]. Forgetting a key also discards late answers of the other
+/// The number of counters in [`Cache::generations`]. Invalidating a key also discards late answers of the other
 /// keys with the same counter.
 const STRIPES: usize = 64;
 
 pub(crate) struct Cache {
     max_bytes: usize,
-    kept: Lru<Box<str>, Entry, Bytes>,
-    /// How often keys were forgotten, one counter for each stripe of hashes. A counter is locked while an
-    /// entry of its stripe is inserted or forgotten.
-    forgotten: [Mutex<u64>; STRIPES],
+    entries: Lru<Box<str>, Entry, EntryWeighter>,
+    /// How often keys were invalidated, one counter for each stripe of hashes. A counter is locked while an
+    /// entry of its stripe is inserted or invalidated.
+    generations: [Mutex<u64>; STRIPES],
     hasher: RandomState,
 }
 
 /// The counter of a key before a request that may return its record. The answer is cached only if the key
-/// was not forgotten since.
+/// was not invalidated since.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked(u64);
+pub(crate) struct Generation(u64);
 
 #[derive(Clone)]
 pub(crate) struct Entry {
@@ -46,9 +46,9 @@ pub(crate) struct Entry {
 }
 
 #[derive(Clone)]
-struct Bytes;
+struct EntryWeighter;
 
-impl Weighter<Box<str>, Entry> for Bytes {
+impl Weighter<Box<str>, Entry> for EntryWeighter {
     fn weight(&self, pk: &Box<str>, entry: &Entry) -> u64 {
         entry_bytes(pk, entry.answer.bytes()) as u64
     }
@@ -60,34 +60,35 @@ impl Cache {
         let options = OptionsBuilder::new()
             .shards(1)
             .weight_capacity(max_bytes as u64)
-            .estimated_items_capacity(max_bytes / USUAL_BYTES)
+            .estimated_items_capacity(max_bytes / TYPICAL_ENTRY_BYTES)
             .build()
             .map_err(|error| {
-                Error::new(ErrorKind::Configuration, "`local_cache` is none").with_source(error)
+                Error::new(ErrorKind::Configuration, "`local_cache` must be at least 1 byte")
+                    .with_source(error)
             })?;
         let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
         Ok(Self {
             max_bytes,
-            kept: Lru::with_options(options, Bytes, hasher, lifecycle),
-            forgotten: std::array::from_fn(|_| Mutex::new(0)),
+            entries: Lru::with_options(options, EntryWeighter, hasher, lifecycle),
+            generations: std::array::from_fn(|_| Mutex::new(0)),
             hasher: RandomState::new(),
         })
     }
 
-    fn forgotten(&self, pk: &str) -> MutexGuard<'_, u64> {
+    fn lock_generation(&self, pk: &str) -> MutexGuard<'_, u64> {
         let stripe = self.hasher.hash_one(pk) % STRIPES as u64;
         let stripe = usize::try_from(stripe).unwrap_or_default();
-        self.forgotten[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+        self.generations[stripe].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn ask(&self, pk: &str) -> Asked {
-        Asked(*self.forgotten(pk))
+    pub(crate) fn generation(&self, pk: &str) -> Generation {
+        Generation(*self.lock_generation(pk))
     }
 
-    pub(crate) fn forget(&self, pk: &str) {
-        let mut forgotten = self.forgotten(pk);
-        *forgotten = forgotten.wrapping_add(1);
-        self.kept.remove(pk);
+    pub(crate) fn invalidate(&self, pk: &str) {
+        let mut generation = self.lock_generation(pk);
+        *generation = generation.wrapping_add(1);
+        self.entries.remove(pk);
     }
 
     /// Whether an answer of this size is kept. If not, no copy has to be made.
@@ -97,27 +98,27 @@ impl Cache {
 
     /// The answer to this very request, if it is kept and its retention is not over.
     pub(crate) fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Answer> {
-        let entry = self.kept.get(pk)?;
+        let entry = self.entries.get(pk)?;
         if clock.is_over(entry.until) && !is_broken(FaultPoint::CachePastRetention) {
             // Another call may have replaced the entry by a younger one.
-            self.kept.remove_if(pk, |kept| clock.is_over(kept.until));
+            self.entries.remove_if(pk, |kept| clock.is_over(kept.until));
             return None;
         }
-        let is_its_own =
+        let is_same_request =
             entry.fingerprint == *fingerprint || is_broken(FaultPoint::CacheAnyFingerprint);
-        is_its_own.then_some(entry.answer)
+        is_same_request.then_some(entry.answer)
     }
 
     pub(crate) fn clear(&self) {
-        self.kept.clear();
+        self.entries.clear();
     }
 
-    /// Inserts an answer, unless its key was forgotten after [`ask`](Self::ask). Returns whether it did.
-    pub(crate) fn insert(&self, pk: &str, asked: Asked, entry: Entry) -> bool {
-        let forgotten = self.forgotten(pk);
-        let is_valid = *forgotten == asked.0;
+    /// Inserts an answer, unless its key was invalidated after [`generation`](Self::generation). Returns whether it did.
+    pub(crate) fn insert(&self, pk: &str, generation: Generation, entry: Entry) -> bool {
+        let current = self.lock_generation(pk);
+        let is_valid = *current == generation.0;
         if is_valid {
-            self.kept.insert(pk.into(), entry);
+            self.entries.insert(pk.into(), entry);
         }
         is_valid
     }
@@ -191,7 +192,7 @@ mod tests {
         fn keep(&self, pk: &str, bytes: usize) {
             let until = self.clock.end(Timestamp::from_millis(LATER * 1000));
             let entry = Entry { fingerprint: fingerprint("f"), until, answer: answer(bytes) };
-            assert!(self.cache.insert(pk, self.cache.ask(pk), entry));
+            assert!(self.cache.insert(pk, self.cache.generation(pk), entry));
         }
 
         pub(crate) fn get(&self, pk: &str, of: &str) -> Option<Answer> {
@@ -203,7 +204,7 @@ mod tests {
         }
 
         fn is_empty(&self) -> bool {
-            (self.cache.kept.weight(), self.cache.kept.len()) == (0, 0)
+            (self.cache.entries.weight(), self.cache.entries.len()) == (0, 0)
         }
     }
 
@@ -261,9 +262,13 @@ mod tests {
             if kit.cache.has_room(&pk, bytes) {
                 kit.keep(&pk, bytes);
             }
-            let kept: usize =
-                kit.cache.kept.iter().map(|(pk, kept)| entry_bytes(&pk, kept.answer.bytes())).sum();
-            assert!(kept <= 10_000 && kit.cache.kept.weight() == kept as u64, "{kept}");
+            let kept: usize = kit
+                .cache
+                .entries
+                .iter()
+                .map(|(pk, kept)| entry_bytes(&pk, kept.answer.bytes()))
+                .sum();
+            assert!(kept <= 10_000 && kit.cache.entries.weight() == kept as u64, "{kept}");
         }
     }
 
@@ -288,14 +293,17 @@ mod tests {
             (&execute, answer(1), false),
         ] {
             let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
-            let asked = core.ask(&key);
+            let generation = core.cache_generation(&key);
             let request = (&key, &fingerprint("f"));
-            assert_eq!(core.remember(asked, request, policy, i64::MAX, answer.clone()), is_kept);
+            assert_eq!(
+                core.cache_answer(generation, request, policy, i64::MAX, answer.clone()),
+                is_kept
+            );
             let cache = core.cache.as_ref().unwrap();
             let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
             assert_eq!(found.is_some(), is_kept, "{answer:?}");
-            core.forget(&key);
-            assert_eq!(cache.kept.weight(), 0);
+            core.invalidate_cached(&key);
+            assert_eq!(cache.entries.weight(), 0);
         }
     }
 }

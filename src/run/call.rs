@@ -27,8 +27,8 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
-    /// `identity` is the call's key and fingerprint, or why the call is refused. While idempotency is
-    /// switched off, no call has a record, and none is refused.
+    /// `identity` is the call's key and fingerprint, or why the call is rejected. While idempotency is
+    /// switched off, no call has a record, and none is rejected.
     pub(crate) fn new<E>(
         core: &Core,
         scope: &Scope,
@@ -46,7 +46,7 @@ impl CallContext {
         let operation = scope.operation();
         tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
         let key = identity.map(|(key, _)| key);
-        let key = key.or_else(|refused| core.random_key(scope).map_err(|_| refused))?;
+        let key = key.or_else(|error| core.random_key(scope).map_err(|_| error))?;
         Ok(Self::without_record(core, key, policy, deadline, answers))
     }
 

@@ -14,9 +14,9 @@ use crate::policy::Unconfirmed;
 use crate::protocol::{FailureWrite, FinishResult, State, Write};
 use crate::run::call::CallContext;
 use crate::run::driver::{Session, WriteBody};
+use crate::run::errors::outcome_unknown;
 use crate::run::execution::{Execution, Inner};
 use crate::run::placement::{PartsPlan, Place};
-use crate::run::refusal::outcome_unknown;
 use crate::run::transaction::commit_unknown;
 use crate::signals::Ending;
 use crate::store::record::{self, Record};
@@ -99,8 +99,8 @@ impl Execution {
         let now = core.table.clock.moment();
         let until = self.finish().tries_until(now);
         let answer = call.answers.stored(answer);
-        let is_kept = core.remembers(&call.key, &call.policy, answer.bytes());
-        let kept = is_kept.then(|| answer.detached());
+        let is_cacheable = core.is_cacheable(&call.key, &call.policy, answer.bytes());
+        let copy = is_cacheable.then(|| answer.detached());
         let (response, in_parts) = self.place(answer, until).await;
         let (expires_at, command) = {
             let (mut end, now) = (self.finish(), core.table.clock.moment());
@@ -113,13 +113,13 @@ impl Execution {
         match ended {
             FinishResult::Stored => {
                 // If the record has a reason instead of the answer, repeats get the reason.
-                let kept = kept.filter(|_| !body.response.is_unavailable());
+                let copy = copy.filter(|_| !body.response.is_unavailable());
                 let request = (&call.key, &call.fingerprint);
-                let is_remembered = kept.is_some_and(|answer| {
-                    core.remember(session.asked, request, &call.policy, expires_at, answer)
+                let is_cached = copy.is_some_and(|answer| {
+                    core.cache_answer(session.generation, request, &call.policy, expires_at, answer)
                 });
-                if !is_remembered {
-                    core.forget(&call.key);
+                if !is_cached {
+                    core.invalidate_cached(&call.key);
                 }
                 self.succeeded();
                 if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }

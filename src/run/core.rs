@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Completed, Policy};
-use crate::run::cache::{Asked, Cache, Entry};
+use crate::run::cache::{Cache, Entry, Generation};
 use crate::signals::Log;
 use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
@@ -23,7 +23,7 @@ pub(crate) struct Core {
     pub(crate) clock_tolerance: Duration,
     pub(crate) log: Log,
     pub(crate) coding: Coding,
-    /// Completed answers that this process has seen, if it keeps them.
+    /// Completed answers that this process has seen, if it caches them.
     pub(crate) cache: Option<Cache>,
 }
 
@@ -44,24 +44,24 @@ impl Core {
     }
 }
 
-/// Answers that this process keeps.
+/// The cache of this process.
 impl Core {
-    /// Whether an answer of so many bytes will be kept.
-    pub(crate) fn remembers(&self, key: &RecordKey, policy: &Policy, bytes: usize) -> bool {
+    /// Whether the cache takes an answer of so many bytes.
+    pub(crate) fn is_cacheable(&self, key: &RecordKey, policy: &Policy, bytes: usize) -> bool {
         policy.completed == Completed::Replay
             && self.cache.as_ref().is_some_and(|cache| cache.has_room(key.as_str(), bytes))
     }
 
-    /// Called before a request that may return the record. [`remember`](Self::remember) takes the result.
-    pub(crate) fn ask(&self, key: &RecordKey) -> Option<Asked> {
-        self.cache.as_ref().map(|cache| cache.ask(key.as_str()))
+    /// Called before a request that may return the record. [`cache_answer`](Self::cache_answer) takes the result.
+    pub(crate) fn cache_generation(&self, key: &RecordKey) -> Option<Generation> {
+        self.cache.as_ref().map(|cache| cache.generation(key.as_str()))
     }
 
     /// Caches the answer of a record that expires at `expires_at`, in epoch seconds. Returns whether it
     /// did.
-    pub(crate) fn remember(
+    pub(crate) fn cache_answer(
         &self,
-        asked: Option<Asked>,
+        generation: Option<Generation>,
         (key, fingerprint): (&RecordKey, &Fingerprint),
         policy: &Policy,
         expires_at: i64,
@@ -69,27 +69,27 @@ impl Core {
     ) -> bool {
         // A reason may not last: a later read may have a larger limit, or find a part that was missing.
         let is_answer = !matches!(answer, Answer::Unavailable(_));
-        let (Some(cache), Some(asked)) = (&self.cache, asked) else { return false };
-        if !is_answer || !self.remembers(key, policy, answer.bytes()) {
+        let (Some(cache), Some(generation)) = (&self.cache, generation) else { return false };
+        if !is_answer || !self.is_cacheable(key, policy, answer.bytes()) {
             return false;
         }
         // Earlier by the tolerance, so that a wrong local clock does not extend the retention.
         let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
         let until = self.table.clock.end(end.minus(self.clock_tolerance));
-        cache.insert(key.as_str(), asked, Entry::new(fingerprint, until, answer))
+        cache.insert(key.as_str(), generation, Entry::new(fingerprint, until, answer))
     }
 
-    /// Forgets all answers that this process keeps.
-    pub(crate) fn forget_all(&self) {
+    /// Removes all answers from the cache.
+    pub(crate) fn clear_cache(&self) {
         if let Some(cache) = &self.cache {
             cache.clear();
         }
     }
 
-    /// Forgets the answer of a record that this process has changed.
-    pub(crate) fn forget(&self, key: &RecordKey) {
+    /// Removes the answer of a record that this process has changed.
+    pub(crate) fn invalidate_cached(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {
-            cache.forget(key.as_str());
+            cache.invalidate(key.as_str());
         }
     }
 }

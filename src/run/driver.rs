@@ -10,7 +10,7 @@ use crate::fingerprint::Fingerprint;
 use crate::protocol::{
     Cause, Command, Form, Header, Machine, Outcome, ReadResult, Reply, State, Write, WriteResult,
 };
-use crate::run::cache::Asked;
+use crate::run::cache::Generation;
 use crate::run::core::Core;
 use crate::store::key::RecordKey;
 use crate::store::record::{Item, OwnerId, Record};
@@ -58,13 +58,13 @@ impl WriteBody for EmptyBody {
     }
 }
 
-/// What a session does about a record that cannot be decoded.
+/// Which call a session serves. It decides what a record that cannot be decoded means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// The call ends with the error, and the record stays as it is. For acquisitions.
-    IsAnError,
-    /// The record is treated as another owner's, so the lease is lost. For executions.
-    IsAnotherOwners,
+pub(crate) enum SessionKind {
+    /// The call ends with the error, and the record stays as it is.
+    Acquisition,
+    /// The record is treated as another owner's, so the lease is lost.
+    Execution,
 }
 
 /// The session of one call with DynamoDB.
@@ -73,11 +73,11 @@ pub(crate) struct Session<'a> {
     key: &'a RecordKey,
     fingerprint: &'a Fingerprint,
     me: OwnerId,
-    unreadable: Unreadable,
+    kind: SessionKind,
     /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
-    /// What [`Core::ask`] returned before the last request, to cache the answer in that record.
-    pub(crate) asked: Option<Asked>,
+    /// The generation of the key in the cache before the last request, to cache the answer in that record.
+    pub(crate) generation: Option<Generation>,
     /// The record that this call took over, or tried to.
     pub(crate) replaced: Option<Record>,
     /// The last error.
@@ -85,7 +85,7 @@ pub(crate) struct Session<'a> {
     /// Why an undo failed.
     pub(crate) undo_error: Option<Error>,
     /// Why the items of the last transaction were rejected.
-    pub(crate) refusal: Option<Error>,
+    pub(crate) items_error: Option<Error>,
 }
 
 impl<'a> Session<'a> {
@@ -93,20 +93,20 @@ impl<'a> Session<'a> {
         core: &'a Core,
         (key, fingerprint): (&'a RecordKey, &'a Fingerprint),
         me: OwnerId,
-        unreadable: Unreadable,
+        kind: SessionKind,
     ) -> Self {
         Self {
             core,
             key,
             fingerprint,
             me,
-            unreadable,
+            kind,
             last: None,
-            asked: None,
+            generation: None,
             replaced: None,
             error: None,
             undo_error: None,
-            refusal: None,
+            items_error: None,
         }
     }
 
@@ -135,10 +135,10 @@ impl<'a> Session<'a> {
 
     pub(crate) async fn read(&mut self, is_consistent: bool, limit: Duration) -> Reply {
         let consistency = if is_consistent { Consistency::Strong } else { Consistency::Eventual };
-        self.asked = self.core.ask(self.key);
+        self.generation = self.core.cache_generation(self.key);
         let read = self.core.table.read(self.key, consistency, limit).await;
         let result = match (read.outcome, consistency) {
-            (Err(error), _) => ReadResult::Failed(self.failed(error)),
+            (Err(error), _) => ReadResult::Failed(self.note_error(error)),
             (Ok(item), Consistency::Strong) => {
                 self.decode(item).map_or_else(ReadResult::Failed, ReadResult::Found)
             }
@@ -158,8 +158,8 @@ impl<'a> Session<'a> {
                 self.last = record;
                 Ok(header)
             }
-            Err(error) if self.unreadable == Unreadable::IsAnError => {
-                self.failed(error);
+            Err(error) if self.kind == SessionKind::Acquisition => {
+                self.note_error(error);
                 Err(Cause::Other)
             }
             Err(_) => {
@@ -169,7 +169,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn failed(&mut self, error: Error) -> Cause {
+    fn note_error(&mut self, error: Error) -> Cause {
         let cause = match error.kind() {
             ErrorKind::Unavailable => Cause::Outage,
             _ => Cause::Other,
@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
         match self.response(write, limit, body).await {
             Ok(response) => self.put(write, response, limit, body).await,
             Err(error) => {
-                let result = WriteResult::NotApplied(self.failed(error));
+                let result = WriteResult::NotApplied(self.note_error(error));
                 Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
             }
         }
@@ -232,7 +232,7 @@ impl<'a> Session<'a> {
             && write.record.owner == self.me
             && matches!(write.record.state, State::Pending { .. });
         if is_takeover {
-            self.take_over()?;
+            self.note_takeover()?;
         }
         if self.is_undo(write) {
             return Ok(self.replaced_failure());
@@ -248,21 +248,21 @@ impl<'a> Session<'a> {
         limit: Duration,
         body: &mut dyn WriteBody,
     ) -> Reply {
-        self.asked = self.core.ask(self.key);
+        self.generation = self.core.cache_generation(self.key);
         let (table, fingerprint) = (&self.core.table, self.fingerprint.to_store());
         let of = (self.key, &fingerprint);
         if write.form == Form::Transaction {
             let token = body.token(write);
             let items = (body.items(), token.as_str());
             let reply = table.transact(of, write, response, items, limit).await;
-            return self.note(reply, body);
+            return self.note_reply(reply, body);
         }
         let reply = table.write_record(of, write, response, limit).await;
-        self.note(reply, body)
+        self.note_reply(reply, body)
     }
 
     /// Keeps the record or the error of a reply, and returns the rest to the machine.
-    fn note<I: Into<Error>>(
+    fn note_reply<I: Into<Error>>(
         &mut self,
         reply: store::Reply<store::WriteResult<I>>,
         body: &mut dyn WriteBody,
@@ -273,24 +273,24 @@ impl<'a> Session<'a> {
             WriteResult::Rejected(item) => {
                 self.decode(item).map_or_else(WriteResult::NotApplied, WriteResult::Rejected)
             }
-            WriteResult::ItemsRejected(refusal) => {
-                self.refusal = Some(refusal.into());
+            WriteResult::ItemsRejected(items_error) => {
+                self.items_error = Some(items_error.into());
                 WriteResult::ItemsRejected(())
             }
-            WriteResult::Conflict(error) => WriteResult::Conflict(self.failed(error)),
+            WriteResult::Conflict(error) => WriteResult::Conflict(self.note_error(error)),
             WriteResult::TokenUsed(error) => {
                 // The condition of the record keeps the transaction from being applied twice, whatever
                 // its token.
                 body.token_used();
-                WriteResult::TokenUsed(self.failed(error))
+                WriteResult::TokenUsed(self.note_error(error))
             }
             WriteResult::Invalid(error) if body.replace_unstorable(&error) => {
                 WriteResult::Invalid(Cause::Other)
             }
             WriteResult::Invalid(error) | WriteResult::NotApplied(error) => {
-                WriteResult::NotApplied(self.failed(error))
+                WriteResult::NotApplied(self.note_error(error))
             }
-            WriteResult::Unknown(error) => WriteResult::Unknown(self.failed(error)),
+            WriteResult::Unknown(error) => WriteResult::Unknown(self.note_error(error)),
         };
         let store::Reply { is_in_doubt, time, .. } = reply;
         Reply { outcome: Outcome::Write(result), is_in_doubt, time }
@@ -298,7 +298,7 @@ impl<'a> Session<'a> {
 
     /// Whether the write undoes an acquisition that has executed nothing.
     fn is_undo(&self, write: &Write) -> bool {
-        self.unreadable == Unreadable::IsAnError
+        self.kind == SessionKind::Acquisition
             && write.form == Form::Update
             && write.condition.accepts_holder(&self.me)
     }
@@ -311,7 +311,7 @@ impl<'a> Session<'a> {
 
     /// Keeps the record that is taken over. An error if another codec has written its steps: a process
     /// with that codec can continue the operation.
-    fn take_over(&mut self) -> Result<(), Error> {
+    fn note_takeover(&mut self) -> Result<(), Error> {
         let Some(record) = self.last.take().or_else(|| self.replaced.take()) else { return Ok(()) };
         let checked = match &record.steps {
             Some(steps) => steps.check(self.core.coding.of(self.key)),

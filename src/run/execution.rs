@@ -14,7 +14,7 @@ use crate::policy::Policy;
 use crate::protocol::{Acquisition, Finish, Goal, Granted, State, Window};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
-use crate::run::driver::{Session, Unreadable};
+use crate::run::driver::{Session, SessionKind};
 use crate::run::steps::Steps;
 use crate::run::transaction::Commits;
 use crate::signals::Ending;
@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     /// The machine that holds the lease and finishes the record.
     pub(crate) finish: Mutex<Finish>,
     /// Locked by a commit and by the end of the execution, so that only one of them runs at a time.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) commit_lock: tokio::sync::Mutex<()>,
     pub(crate) commits: Commits,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
@@ -315,7 +315,7 @@ impl Execution {
             owner: claim.owner.to_string(),
             claim,
             finish: Mutex::new(Finish::new(granted, rules, window, core.table.clock.moment())),
-            turn: tokio::sync::Mutex::new(()),
+            commit_lock: tokio::sync::Mutex::new(()),
             commits: Commits::default(),
             handler: AtomicWaker::new(),
             discarded: AtomicBool::new(false),
@@ -350,7 +350,7 @@ impl Execution {
     pub(crate) fn session(&self) -> Session<'_> {
         let Inner { core, call, claim, .. } = &*self.inner;
         let of = (&call.key, &call.fingerprint);
-        Session::new(core, of, claim.owner, Unreadable::IsAnotherOwners)
+        Session::new(core, of, claim.owner, SessionKind::Execution)
     }
 
     pub(crate) fn operation(&self) -> &str {

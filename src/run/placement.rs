@@ -72,8 +72,8 @@ impl Core {
         let (owner, body_bytes) = (plan.as_ref().map(|plan| &plan.owner), answer.body().len());
         let packed = pack(answer, rest, owner, self.coding.of(key), policy);
         let Packed { stored, parts } = packed.map_err(Unplaced::Unstorable)?;
-        let beside = parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
-        signals::answer(key.operation(), body_bytes, stored.bytes() + beside);
+        let parts_bytes = parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
+        signals::answer(key.operation(), body_bytes, stored.bytes() + parts_bytes);
         let (Some(parts), Some(plan)) = (parts, plan) else { return Ok(stored) };
         if is_broken(FaultPoint::CompleteBeforeParts) {
             return Ok(stored);

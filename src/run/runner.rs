@@ -8,8 +8,8 @@ use crate::answer::Answer;
 use crate::error::Error;
 use crate::run::caller::Progress;
 use crate::run::completion::{Overruled, Storage};
+use crate::run::errors::{abandoned, lease_expired, lease_lost};
 use crate::run::execution::Execution;
-use crate::run::refusal::{abandoned, lease_expired, lease_lost};
 use crate::run::transaction::nothing_committed;
 use crate::run::user_code::{self, Panic};
 use crate::signals::{Ending, Stopwatch};
@@ -55,8 +55,8 @@ pub(crate) enum RunOutcome<V, E> {
     Replayed(Answer),
     /// The failure of an earlier execution, if it is available.
     FailureReplayed(Option<Answer>),
-    /// There is no answer.
-    Refused(Error),
+    /// No answer, for this reason.
+    NoAnswer(Error),
 }
 
 /// A handler's panic.
@@ -76,14 +76,14 @@ impl<V, E> RunOutcome<V, E> {
             Ok(Progress::Acquired(execution)) => return Ok(execution),
             Ok(Progress::Replay(answer)) => Self::Replayed(answer),
             Ok(Progress::ReplayFailure(failure)) => Self::FailureReplayed(failure),
-            Err(error) => Self::Refused(error),
+            Err(error) => Self::NoAnswer(error),
             // Only of calls with a hook or a transaction, which continue.
             Ok(
                 Progress::Abandoned(_)
                 | Progress::ItemsRejected(_)
                 | Progress::Written
                 | Progress::NothingWritten,
-            ) => Self::Refused(abandoned()),
+            ) => Self::NoAnswer(abandoned()),
         })
     }
 }
@@ -93,16 +93,16 @@ impl<V, E> From<Overruled> for RunOutcome<V, E> {
         match end {
             Overruled::Committed(answer) => Self::Committed(answer),
             Overruled::LeaseLost(Some(answer)) => Self::Replayed(answer),
-            Overruled::LeaseLost(None) => Self::Refused(lease_lost()),
-            Overruled::NothingCommitted => Self::Refused(nothing_committed()),
-            Overruled::Unknown(error) => Self::Refused(error),
+            Overruled::LeaseLost(None) => Self::NoAnswer(lease_lost()),
+            Overruled::NothingCommitted => Self::NoAnswer(nothing_committed()),
+            Overruled::Unknown(error) => Self::NoAnswer(error),
         }
     }
 }
 
 impl<V, E> From<Error> for RunOutcome<V, E> {
     fn from(error: Error) -> Self {
-        Self::Refused(error)
+        Self::NoAnswer(error)
     }
 }
 
@@ -145,7 +145,7 @@ where
     let Some(returned) = call_handler(execution, handler).await else {
         // Boxed, because it is rare, and the future of every call would contain it.
         let end = Box::pin(execution.expire()).await;
-        return Ok(end.map_or_else(|| RunOutcome::Refused(lease_expired()), RunOutcome::from));
+        return Ok(end.map_or_else(|| RunOutcome::NoAnswer(lease_expired()), RunOutcome::from));
     };
     if let Err(panic) = &returned {
         encoding.panicked(panic);

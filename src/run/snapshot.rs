@@ -79,8 +79,8 @@ impl SnapshotHooks {
             );
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        core.table.clock.forget();
-        core.forget_all();
+        core.table.clock.reset();
+        core.clear_cache();
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl SnapshotHooks {
     /// ```
     pub async fn after_restore(&self) {
         let table = &self.idempotency.core.table;
-        table.clock.forget();
+        table.clock.reset();
         table.snapshot.is_ahead.store(false, Ordering::Relaxed);
         table.snapshot.is_prepared.store(false, Ordering::Relaxed);
         if let Err(error) = self.idempotency.warm().await {

@@ -21,10 +21,10 @@ use crate::protocol::{
 };
 use crate::run::call::CallContext;
 use crate::run::core::Core;
-use crate::run::driver::{Session, Unreadable};
+use crate::run::driver::{Session, SessionKind};
+use crate::run::errors::{abandoned, in_progress, mismatch};
 use crate::run::execution::Execution;
 use crate::run::hook::Abandoned;
-use crate::run::refusal::{abandoned, in_progress, mismatch};
 use crate::signals::{self, Ending};
 use crate::store::record::{Record, random_owner};
 
@@ -108,7 +108,7 @@ impl<'a> Caller<'a> {
             return Err(too_late());
         }
         let of = (&call.key, &call.fingerprint);
-        let session = Session::new(core, of, owner, Unreadable::IsAnError);
+        let session = Session::new(core, of, owner, SessionKind::Acquisition);
         let body = CallBody::new(core, call, owner);
         Ok(Self { core, call, goal, machine, session, body })
     }
@@ -137,7 +137,7 @@ impl<'a> Caller<'a> {
         let next = self.session.drive(&mut self.machine, command, &mut self.body).await;
         let progress = self.progress(next).await;
         if let Ok(Progress::Acquired(_) | Progress::Written) = progress {
-            self.core.forget(&self.call.key);
+            self.core.invalidate_cached(&self.call.key);
         }
         progress
     }
@@ -164,8 +164,8 @@ impl<'a> Caller<'a> {
                 return Ok(Progress::Abandoned(Box::new(Abandoned::new(coding, key, record))));
             }
             Next::AnswerForFailedCondition => {
-                let refusal = self.session.refusal.take();
-                return refusal
+                let items_error = self.session.items_error.take();
+                return items_error
                     .map(Progress::ItemsRejected)
                     .ok_or_else(|| self.session.take_error());
             }
@@ -228,11 +228,11 @@ impl<'a> Caller<'a> {
         let Some(Record { answer: Some(stored), expires_at, .. }) = self.session.last.take() else {
             return Err(self.session.take_error());
         };
-        let asked = self.session.asked;
+        let generation = self.session.generation;
         let answer = self.read_answer(stored).await?;
         let Self { core, call, .. } = self;
         let request = (&call.key, &call.fingerprint);
-        core.remember(asked, request, &call.policy, expires_at, answer.clone());
+        core.cache_answer(generation, request, &call.policy, expires_at, answer.clone());
         Ok(Progress::Replay(answer))
     }
 

@@ -179,14 +179,14 @@ impl Execution {
         let mut tries = self.tries();
         loop {
             let limit = tries.limit(clock.moment());
-            let beside_others = self.inner.steps.begin_write();
-            let Reply { outcome, time, .. } = if beside_others {
+            let has_map = self.inner.steps.begin_write();
+            let Reply { outcome, time, .. } = if has_map {
                 table.store_step(claim, name, value.clone(), limit).await
             } else {
                 table.store_first_step(claim, name, value.clone(), limit).await
             };
             self.finish().heard(time);
-            let refused_by = match outcome {
+            let found = match outcome {
                 WriteResult::Applied => {
                     self.inner.steps.lock().has_map = true;
                     return Ok(Ok(()));
@@ -202,13 +202,13 @@ impl Execution {
                 | WriteResult::NotApplied(error)
                 | WriteResult::Unknown(error) => Err(error),
             };
-            let error = match refused_by {
+            let error = match found {
                 Ok(Some(item)) => {
                     if self.has_step(item, name, value)? {
                         return Ok(Ok(()));
                     }
                     // Another step has created the map meanwhile.
-                    if !beside_others && self.inner.steps.lock().has_map {
+                    if !has_map && self.inner.steps.lock().has_map {
                         continue;
                     }
                     Error::new(ErrorKind::Unavailable, "the record changes too fast")

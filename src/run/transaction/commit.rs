@@ -20,8 +20,8 @@ use crate::protocol::{
 };
 use crate::run::completion::Overruled;
 use crate::run::driver::{EmptyBody, Session, WriteBody};
+use crate::run::errors::lease_lost;
 use crate::run::execution::Execution;
-use crate::run::refusal::lease_lost;
 use crate::signals::Ending;
 use crate::store::record;
 
@@ -142,7 +142,7 @@ impl Execution {
     /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
     pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
         let body = async move {
-            let committed = self.commit_in_turn(commit).await;
+            let committed = self.lock_and_commit(commit).await;
             if self.is_lease_lost() {
                 self.inner.handler.wake();
                 self.halt().await;
@@ -152,14 +152,15 @@ impl Execution {
         body.boxed()
     }
 
-    async fn commit_in_turn(&self, commit: Commit) -> Result<(), Error> {
+    async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
         let inner = &self.inner;
         if commit.kind != inner.call.answers.kind {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));
         }
         let clock = &inner.core.table.clock;
-        let Some(_turn) = clock.within(self.longest_commit(), inner.turn.lock()).await else {
+        let Some(_lock) = clock.within(self.longest_commit(), inner.commit_lock.lock()).await
+        else {
             self.finish().may_commit().map_err(no_commit)?;
             return Err(other_commit());
         };
@@ -209,28 +210,29 @@ impl Execution {
             FinishResult::NotCommitted(_)
             | FinishResult::FailureWritten
             | FinishResult::Unconfirmed => {
-                Err(session.refusal.take().unwrap_or_else(|| session.take_error()))
+                Err(session.items_error.take().unwrap_or_else(|| session.take_error()))
             }
             FinishResult::Committed
             | FinishResult::LeaseLost
             | FinishResult::NothingWritten(_)
-            | FinishResult::Unknown => Err(refusal(ended)),
+            | FinishResult::Unknown => Err(already_ended(ended)),
         }
     }
 
     /// The handler has returned. Returns the outcome of its commits, if they have ended the operation.
     /// A commit whose future was dropped is resolved first.
     pub(crate) async fn close(&self) -> Option<Overruled> {
-        let outcome = self.close_in_turn().await;
+        let outcome = self.lock_and_close().await;
         if let Some(outcome) = &outcome {
             self.note_outcome(outcome);
         }
         outcome
     }
 
-    async fn close_in_turn(&self) -> Option<Overruled> {
+    async fn lock_and_close(&self) -> Option<Overruled> {
         let clock = &self.inner.core.table.clock;
-        let Some(_turn) = clock.within(self.longest_commit(), self.inner.turn.lock()).await else {
+        let Some(_lock) = clock.within(self.longest_commit(), self.inner.commit_lock.lock()).await
+        else {
             return Some(Overruled::Unknown(commit_unknown()));
         };
         let command = self.finish().close(clock.moment(), self.failure_write());
@@ -248,13 +250,13 @@ impl Execution {
     /// The handler was stopped because its lease expired. Returns the outcome of its commits, if they have
     /// ended the operation.
     pub(crate) fn expire(&self) -> BoxFuture<'_, Option<Overruled>> {
-        self.expire_in_turn().boxed()
+        self.lock_and_expire().boxed()
     }
 
-    async fn expire_in_turn(&self) -> Option<Overruled> {
+    async fn lock_and_expire(&self) -> Option<Overruled> {
         self.ended_as(Ending::LeaseExpired);
         let clock = &self.inner.core.table.clock;
-        let _turn = clock.within(self.longest_commit(), self.inner.turn.lock()).await?;
+        let _lock = clock.within(self.longest_commit(), self.inner.commit_lock.lock()).await?;
         let command = self.finish().expire(clock.moment());
         let outcome = self.conclude(command?).await?;
         match outcome {
@@ -329,9 +331,9 @@ impl Execution {
 }
 
 /// Why a commit is not begun.
-pub(super) fn no_commit(refused: NoCommit) -> Error {
-    match refused {
-        NoCommit::Over(ended) => refusal(ended),
+pub(super) fn no_commit(reason: NoCommit) -> Error {
+    match reason {
+        NoCommit::Over(ended) => already_ended(ended),
         NoCommit::Closed => {
             let message = "the handler has returned: nothing can be committed";
             Error::new(ErrorKind::InvalidUse, message)
@@ -340,7 +342,7 @@ pub(super) fn no_commit(refused: NoCommit) -> Error {
 }
 
 /// The error of a commit whose operation is over, and not because this commit was applied.
-fn refusal(ended: FinishResult) -> Error {
+fn already_ended(ended: FinishResult) -> Error {
     match ended {
         FinishResult::Stored | FinishResult::Committed => {
             Error::new(ErrorKind::AlreadyCommitted, "this execution has committed before")

@@ -11,7 +11,7 @@ use crate::run::call::CallContext;
 use crate::run::caller::{Caller, Progress, look_up};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
-use crate::run::refusal::failed;
+use crate::run::errors::failed;
 use crate::run::runner::{Panicked, Ran, RunOutcome};
 use crate::run::user_code::{self, Panic};
 
@@ -51,7 +51,7 @@ where
     let building = user_code::run(build);
     let prepared = match call.prepare(&core.table.clock, building).await {
         Ok(prepared) => prepared,
-        Err(error) => return Ok(RunOutcome::Refused(error)),
+        Err(error) => return Ok(RunOutcome::NoAnswer(error)),
     };
     let writes = |transaction: &Transaction<A::Value>| {
         transaction.writes()
@@ -61,11 +61,11 @@ where
         Ok(Ok(transaction)) if writes(&transaction) => {
             let mut panicked = None;
             let written = write(encoding, core, call, transaction, &mut panicked).await;
-            let outcome = written.unwrap_or_else(RunOutcome::Refused);
+            let outcome = written.unwrap_or_else(RunOutcome::NoAnswer);
             let Some(panic) = panicked else { return Ok(outcome) };
             encoding.panicked(&panic);
             let instead = match outcome {
-                RunOutcome::Refused(error) if error.condition_failed().is_some() => None,
+                RunOutcome::NoAnswer(error) if error.condition_failed().is_some() => None,
                 outcome => Some(outcome),
             };
             Err(Panicked { panic, instead })
@@ -92,7 +92,7 @@ where
 
 /// The outcome of a call that an earlier call has answered, or that is rejected.
 fn found<V, E>(progress: Result<Progress, Error>) -> RunOutcome<V, E> {
-    RunOutcome::of(progress).map_or_else(|outcome| outcome, |_| RunOutcome::Refused(failed()))
+    RunOutcome::of(progress).map_or_else(|outcome| outcome, |_| RunOutcome::NoAnswer(failed()))
 }
 
 /// `panicked` is a panic of `on_condition_failed`, which counts as no answer.
@@ -126,10 +126,10 @@ async fn write<A: TransactionEncoding, E>(
                     progress = caller.answer_without_items(stored).await;
                     continue;
                 }
-                Err(invalid) => RunOutcome::Refused(invalid),
+                Err(invalid) => RunOutcome::NoAnswer(invalid),
             },
             Some(answer) => RunOutcome::Returned(answer, Storage::NotStored),
-            None => RunOutcome::Refused(error),
+            None => RunOutcome::NoAnswer(error),
         });
         other = None;
         progress = caller.no_answer().await;

@@ -129,7 +129,7 @@ pub(super) async fn run_without_record<V, E>(
         Err(panic) => Err(panic.into()),
     };
     call.ended(match &ran {
-        Ok(RunOutcome::Refused(error)) => Ending::of_error(error),
+        Ok(RunOutcome::NoAnswer(error)) => Ending::of_error(error),
         Ok(RunOutcome::Returned(..)) => Ending::Unprotected,
         Ok(_) | Err(_) => Ending::NotWritten,
     });
@@ -144,7 +144,7 @@ async fn write_transaction<V, E>(
     let Transaction { response, items, on_condition_failed, .. } = transaction;
     let owner = match random_owner() {
         Ok(owner) => owner,
-        Err(error) => return Ok(RunOutcome::Refused(error)),
+        Err(error) => return Ok(RunOutcome::NoAnswer(error)),
     };
     let returned = |value| Ok(RunOutcome::Returned(value, Storage::Unprotected));
     match core.write_items(call, owner, items).await {
@@ -154,9 +154,9 @@ async fn write_transaction<V, E>(
             let answer = answer.map(|(answer, failed)| user_code::call(|| answer(failed)));
             match answer.transpose()?.flatten() {
                 Some(answer) => returned(answer),
-                None => Ok(RunOutcome::Refused(error)),
+                None => Ok(RunOutcome::NoAnswer(error)),
             }
         }
-        ItemsEnd::Unknown => Ok(RunOutcome::Refused(commit_unknown())),
+        ItemsEnd::Unknown => Ok(RunOutcome::NoAnswer(commit_unknown())),
     }
 }
