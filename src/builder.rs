@@ -17,7 +17,7 @@ use crate::run::core::Core;
 use crate::run::kill_switch::{self, DISABLED_ENV};
 use crate::signals::{Log, LogKey};
 use crate::store::schema::TableSchema;
-use crate::store::{Snapshot, Table, watchable};
+use crate::store::{Snapshot, Table, observable};
 
 /// Default of [`Builder::request_timeout`].
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -376,7 +376,7 @@ impl Builder {
             );
         }
         let snapshot = Arc::<Snapshot>::default();
-        let client = watchable(&self.client, Arc::clone(&snapshot), self.request_timeout);
+        let client = observable(&self.client, Arc::clone(&snapshot), self.request_timeout);
         // The client's own time source, so that the SDK and the crate see the same time.
         let source = client.config().time_source().unwrap_or_default();
         let knows_time = self.disabled || self.clock_shift.knows_time();

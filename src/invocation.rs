@@ -18,7 +18,7 @@ pub(crate) fn deadline(clock: &Clock, context: &Context) -> Option<Deadline> {
     clock.deadline(context.deadline())
 }
 
-/// Refuses a concurrency that is no number, which `lambda_runtime` would take for 1; and warns of a
+/// Rejects a concurrency that is not a number, which `lambda_runtime` would take for 1; and warns of a
 /// runtime on which the invocations that come at once have to wait for each other.
 pub(crate) fn check_concurrency() -> Result<(), Error> {
     let concurrency = concurrency(std::env::var(MAX_CONCURRENCY).ok().as_deref())?;

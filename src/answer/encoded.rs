@@ -99,12 +99,16 @@ impl Encoded {
 
     /// Applies the user's codec. It encodes the header too, so that how the bytes are read cannot be
     /// changed without the codec.
-    pub(super) fn by(self, coder: Coder<'_>, most: usize) -> Result<Self, Unstorable> {
+    pub(super) fn encode_with(
+        self,
+        coder: Coder<'_>,
+        max_bytes: usize,
+    ) -> Result<Self, Unstorable> {
         let (plain_bytes, plain) = (self.plain_bytes, self.with_header());
         drop(self);
         let bytes = coder.encode(plain).map_err(Unstorable::NotEncoded)?;
-        if bytes.len() > most {
-            return Err(Unstorable::TooLarge { bytes: bytes.len(), limit: most });
+        if bytes.len() > max_bytes {
+            return Err(Unstorable::TooLarge { bytes: bytes.len(), limit: max_bytes });
         }
         Ok(Self::new(Codec::Custom, plain_bytes, bytes))
     }

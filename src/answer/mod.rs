@@ -3,7 +3,7 @@
 //! [`pack()`] chooses the form of an [`Answer`]. A [readable](readable) map is used if no other form
 //! is cheaper. Otherwise the answer becomes [bytes](flat), [compressed](compression) if that saves a
 //! write unit. With the user's [codec](crate::AnswerCodec) it always becomes bytes. The form is
-//! stored in the record or, if the record would be large, in separate [parts](parts). [`Stored`] is
+//! stored in the record or, if the record would be large, in separate [parts](split). [`Stored`] is
 //! what a record contains.
 
 pub(crate) mod codec;
@@ -12,9 +12,9 @@ mod encoded;
 mod flat;
 mod json;
 mod pack;
-pub(crate) mod parts;
 mod readable;
 pub(crate) mod reason;
+pub(crate) mod split;
 mod stored;
 
 use std::borrow::Cow;
@@ -26,8 +26,8 @@ use bytes::Bytes;
 pub(crate) use self::encoded::Unstorable;
 pub(crate) use self::json::to_json;
 pub(crate) use self::pack::{Packed, pack};
-pub(crate) use self::parts::Manifest;
 pub(crate) use self::reason::too_large;
+pub(crate) use self::split::Manifest;
 pub(crate) use self::stored::Stored;
 
 /// The kind of an operation's answers. A record can hold either kind.

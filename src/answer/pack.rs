@@ -3,8 +3,8 @@
 use super::codec::Coder;
 use super::compression::{self, Codec};
 use super::encoded::{Encoded, HEADER_BYTES, Unstorable};
-use super::parts::Content;
 use super::reason::NOT_ENCODED;
+use super::split::AnswerParts;
 use super::{Answer, Stored};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::store::record::{MAX_ITEM_BYTES, OwnerId};
@@ -13,14 +13,14 @@ use crate::store::record::{MAX_ITEM_BYTES, OwnerId};
 const UNIT_BYTES: usize = 1024;
 
 /// The length prefix is a u32.
-const MOST_PLAIN_BYTES: usize = u32::MAX as usize;
+const MAX_PLAIN_BYTES: usize = u32::MAX as usize;
 
 /// An answer in its stored form.
 #[derive(Debug)]
 pub(crate) struct Packed {
     pub(crate) stored: Stored,
     /// The parts that must be stored before the record.
-    pub(crate) parts: Option<Content>,
+    pub(crate) parts: Option<AnswerParts>,
 }
 
 impl Unstorable {
@@ -45,7 +45,7 @@ pub(crate) fn pack(
     let in_record = |stored| Ok(Packed { stored, parts: None });
     let Some(tail) = answer.tail() else { return in_record(Stored::Readable(answer)) };
     let plain_bytes = answer.body().len() + tail.len();
-    let limit = policy.max_answer_bytes.min(MOST_PLAIN_BYTES);
+    let limit = policy.max_answer_bytes.min(MAX_PLAIN_BYTES);
     if plain_bytes > limit {
         return Err(Unstorable::TooLarge { bytes: plain_bytes, limit });
     }
@@ -61,7 +61,7 @@ pub(crate) fn pack(
         None => Encoded { tail, ..Encoded::new(Codec::Raw, plain_bytes, answer.body().clone()) },
     };
     if coder.is_set() {
-        encoded = encoded.by(coder, policy.max_answer_bytes)?;
+        encoded = encoded.encode_with(coder, policy.max_answer_bytes)?;
     }
     let is_readable = encoded.codec == Codec::Raw;
     let as_bytes = rest + HEADER_BYTES + encoded.len();
@@ -75,7 +75,7 @@ pub(crate) fn pack(
     match owner {
         Some(owner) => {
             let fits_in_record = as_bytes <= MAX_ITEM_BYTES;
-            let parts = Content::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
+            let parts = AnswerParts::new(encoded, owner, fits_in_record).ok_or_else(too_large)?;
             Ok(Packed { stored: Stored::Parts(parts.manifest.clone()), parts: Some(parts) })
         }
         None if record > MAX_ITEM_BYTES => Err(too_large()),

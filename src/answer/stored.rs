@@ -68,8 +68,8 @@ impl Stored {
             // The crate wrote this reason.
             Self::Readable(answer @ Answer::Unavailable(_)) => Ok(answer),
             Self::Readable(answer) => {
-                let refused = |reason: String| Answer::Unavailable(reason.into());
-                Ok(coder.accept_plain().map_or_else(refused, |()| answer))
+                let unavailable = |reason: String| Answer::Unavailable(reason.into());
+                Ok(coder.accept_plain().map_or_else(unavailable, |()| answer))
             }
             Self::Encoded(bytes) => Ok(bytes.open(max_bytes, coder)),
             Self::Parts(manifest) => Err(manifest),

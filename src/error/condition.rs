@@ -50,7 +50,7 @@ impl ConditionFailed {
     /// Returns the index of the item, counted from 0: the first, if there are several.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// # dynamodb_idempotency::testing::condition_failed_example(|failed| {
     /// assert_eq!(failed.index(), 0); // the debit
     /// # });
     /// ```
@@ -65,7 +65,7 @@ impl ConditionFailed {
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// # dynamodb_idempotency::testing::condition_failed_example(|failed| {
     /// let account = failed.item().expect("the account exists");
     /// assert_eq!(account["balance"].as_n().map(String::as_str), Ok("5"));
     /// # });
@@ -79,7 +79,7 @@ impl ConditionFailed {
     /// [`index`](Self::index) and [`item`](Self::item).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::refused_example(|failed| {
+    /// # dynamodb_idempotency::testing::condition_failed_example(|failed| {
     /// let indexes: Vec<_> = failed.all().map(|(index, _item)| index).collect();
     /// assert_eq!(indexes, [0]);
     /// # });

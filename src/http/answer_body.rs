@@ -58,18 +58,18 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    /// Reads a body to its end, or until it has more than `most` bytes.
-    pub(super) async fn read(body: B, most: usize) -> Result<Self, BoxError> {
+    /// Reads a body to its end, or until it has more than `limit` bytes.
+    pub(super) async fn read(body: B, limit: usize) -> Result<Self, BoxError> {
         let (mut body, mut held) = (Box::pin(body), Collected::default());
-        // A body that announces more than `most` bytes is not read.
-        let least = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
-        while least(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= most) {
+        // A body that announces more than `limit` bytes is not read.
+        let min_len = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
+        while min_len(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= limit) {
             let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await else {
                 return Ok(Self(State::Whole(held.into_bytes())));
             };
             // Trailers are neither stored nor sent, because a repeat could not get them.
             if let Ok(data) = frame.map_err(Into::into)?.into_data() {
-                held.push(data, most);
+                held.push(data, limit);
             }
         }
         Ok(Self(State::Streaming(held.into_bytes(), Mutex::new(body))))
@@ -89,16 +89,16 @@ impl Collected {
         self.only.len() + self.several.len()
     }
 
-    /// Adds a frame. `most` limits the buffer's growth, because the body read so far has about
-    /// `most` bytes at most.
-    fn push(&mut self, mut data: impl Buf, most: usize) {
+    /// Adds a frame. `limit` bounds the buffer's growth, because the body read so far has about
+    /// `limit` bytes at most.
+    fn push(&mut self, mut data: impl Buf, limit: usize) {
         if self.len() == 0 {
             self.only = taken(data);
             return;
         }
         let needed = self.len().saturating_add(data.remaining());
         if needed > self.several.capacity() {
-            let capacity = needed.max(self.len().saturating_mul(2).min(most));
+            let capacity = needed.max(self.len().saturating_mul(2).min(limit));
             self.several.reserve_exact(capacity - self.several.len());
         }
         self.several.extend_from_slice(&std::mem::take(&mut self.only));
@@ -163,8 +163,8 @@ where
                 let held = held.len() as u64;
                 let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).size_hint();
                 let mut all = SizeHint::new();
-                if let Some(most) = rest.upper() {
-                    all.set_upper(most.saturating_add(held));
+                if let Some(upper) = rest.upper() {
+                    all.set_upper(upper.saturating_add(held));
                 }
                 all.set_lower(rest.lower().saturating_add(held));
                 all
@@ -196,11 +196,14 @@ mod tests {
 
     #[test]
     fn frames_of_one_byte_take_at_most_twice_their_size_and_at_most_the_limit() {
-        for (frames, most) in [(3, 5), (1000, 1500), (1500, 1500), (1501, 1500)] {
+        for (frames, limit) in [(3, 5), (1000, 1500), (1500, 1500), (1501, 1500)] {
             let mut held = Collected::default();
-            (0..frames).for_each(|_| held.push(&b"x"[..], most));
+            (0..frames).for_each(|_| held.push(&b"x"[..], limit));
             let capacity = held.several.capacity();
-            assert!(capacity <= 2 * frames && capacity <= most.max(frames), "{frames}: {capacity}");
+            assert!(
+                capacity <= 2 * frames && capacity <= limit.max(frames),
+                "{frames}: {capacity}"
+            );
             assert_eq!(held.into_bytes(), vec![b'x'; frames]);
         }
     }

@@ -31,7 +31,7 @@ pub(crate) enum Handled<B> {
     /// A response whose body is too long to be stored and is sent as it arrives.
     Streaming(Response<B>),
     /// A response that cannot be sent, because reading its body failed or because it is too large.
-    Lost {
+    Unsendable {
         status: StatusCode,
         reason: Cow<'static, str>,
     },
@@ -41,7 +41,7 @@ impl<B> Handled<B> {
     /// Creates the outcome of a response whose body failed or panicked.
     pub(crate) fn broken(status: StatusCode, error: &str) -> Self {
         tracing::error!(error, "the body of a handler's response failed");
-        Self::Lost { status, reason: reason::BODY_FAILED.into() }
+        Self::Unsendable { status, reason: reason::BODY_FAILED.into() }
     }
 }
 
@@ -50,7 +50,7 @@ impl<B: From<Body>> Handled<B> {
         config.statuses.classify(match self {
             Self::Response(response) => response.status(),
             Self::Streaming(response) => response.status(),
-            Self::Lost { status, .. } => *status,
+            Self::Unsendable { status, .. } => *status,
         })
     }
 
@@ -61,7 +61,7 @@ impl<B: From<Body>> Handled<B> {
                 Ok(Answer::Http(answer::stored(response, response.body().clone())))
             }
             Self::Streaming(_) => Err(reason::STREAMED.into()),
-            Self::Lost { reason, .. } => Err(reason.clone()),
+            Self::Unsendable { reason, .. } => Err(reason.clone()),
         }
     }
 
@@ -70,7 +70,7 @@ impl<B: From<Body>> Handled<B> {
         match self {
             Self::Response(response) => AnsweredBy::Handler.mark(response.map(B::from)),
             Self::Streaming(response) => AnsweredBy::Handler.mark(response),
-            Self::Lost { reason, .. } => cannot_be_sent(config, &reason),
+            Self::Unsendable { reason, .. } => cannot_be_sent(config, &reason),
         }
     }
 }
@@ -180,7 +180,7 @@ impl TransactionEncoding for Responses<'_, ()> {
 fn render_outcome<B: From<Body>, V, E>(
     config: &Http,
     ran: Ran<V, E>,
-    own: impl FnOnce(V) -> Response<B>,
+    render_value: impl FnOnce(V) -> Response<B>,
 ) -> Result<Response<B>, E> {
     let outcome = match ran {
         Ok(outcome) => outcome,
@@ -190,7 +190,7 @@ fn render_outcome<B: From<Body>, V, E>(
         },
     };
     Ok(match outcome {
-        RunOutcome::Returned(value, _) | RunOutcome::Reconciled(value) => own(value),
+        RunOutcome::Returned(value, _) | RunOutcome::Reconciled(value) => render_value(value),
         RunOutcome::Failed(error) => return Err(error),
         RunOutcome::Committed(answer) => committed(config, answer),
         RunOutcome::Replayed(answer) => replay(config, answer),
@@ -313,7 +313,7 @@ pub(crate) fn render<B: From<Body>>(config: &Http, problem: &Problem) -> Respons
 
 /// Calls a function of the configuration before the handler runs, so a panic has no effect. The
 /// panic's message is not logged, because it may quote the request.
-pub(super) fn ask<T>(
+pub(super) fn call_configured<T>(
     config: &Http,
     function: &'static str,
     code: impl FnOnce() -> T,

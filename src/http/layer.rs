@@ -17,7 +17,7 @@ use tracing::{Instrument, Span};
 
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
 use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
-use super::problem::{self, Problem, ProblemKind, SOON};
+use super::problem::{self, DEFAULT_RETRY_AFTER, Problem, ProblemKind};
 use super::request::{self, call, reads_body};
 use super::{Http, handler_transaction};
 use crate::answer;
@@ -53,7 +53,7 @@ use crate::run::user_code;
 pub struct IdempotencyLayer {
     config: Arc<Http>,
     effect: Effect,
-    owners: TaskTracker,
+    tasks: TaskTracker,
 }
 
 impl Http {
@@ -93,7 +93,7 @@ pub(super) enum Effect {
 
 impl IdempotencyLayer {
     pub(super) fn new(config: Arc<Http>, effect: Effect) -> Self {
-        Self { config, effect, owners: TaskTracker::new() }
+        Self { config, effect, tasks: TaskTracker::new() }
     }
 
     /// Waits until no handler of this layer or its clones is running.
@@ -116,8 +116,8 @@ impl IdempotencyLayer {
     /// }
     /// ```
     pub async fn drain(&self) {
-        self.owners.close();
-        self.owners.wait().await;
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 }
 
@@ -192,7 +192,7 @@ where
     ReqBody: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
     ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let IdempotencyLayer { config, effect, owners } = layer;
+    let IdempotencyLayer { config, effect, tasks } = layer;
     let (parts, body) = request.into_parts();
     let key = match request::key(&config, &parts) {
         Ok(Some(key)) => key,
@@ -214,16 +214,16 @@ where
     };
     // Take the token before checking: either a drain waits for this request, or this request sees
     // it.
-    let arrival = owners.token();
-    let prepared = if owners.is_closed() { Err(shutting_down()) } else { prepared };
+    let arrival = tasks.token();
+    let prepared = if tasks.is_closed() { Err(shutting_down()) } else { prepared };
     let (call, body) = match prepared {
         Ok(prepared) => prepared,
         Err(problem) => return Ok(whole(render(&config, &problem))),
     };
     let request = Request::from_parts(parts, body);
-    let owner = async move {
+    let task = async move {
         match effect {
-            Effect::Handler => own(&config, call, request, inner).await,
+            Effect::Handler => exchange_service(&config, call, request, inner).await,
             Effect::Transaction => {
                 let handler = async {
                     ready(&mut inner).await?;
@@ -233,14 +233,14 @@ where
             }
         }
     };
-    let owner = owners.spawn(owner.instrument(Span::current()));
+    let task = tasks.spawn(task.instrument(Span::current()));
     drop(arrival);
-    join(owner).await.map(|response| response.map(Either::Right))
+    join(task).await.map(|response| response.map(Either::Right))
 }
 
 fn shutting_down() -> Problem {
     Problem::new(ProblemKind::ShuttingDown, "Nothing ran. Send it to another server.")
-        .retry_after(SOON)
+        .retry_after(DEFAULT_RETRY_AFTER)
 }
 
 async fn read<B>(body: B, limit: usize) -> Result<Bytes, Problem>
@@ -275,7 +275,7 @@ fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Runs the inner service for the call, or returns the stored answer.
-pub(crate) async fn own<S, ReqBody, ResBody>(
+pub(crate) async fn exchange_service<S, ReqBody, ResBody>(
     config: &Http,
     call: CallContext,
     mut request: Request<ReqBody>,
@@ -286,7 +286,7 @@ where
     ReqBody: Send,
     ResBody: Body<Data: Send, Error: Into<BoxError>> + Send,
 {
-    let most = if config.stream_large { config.calls.policy.max_answer_bytes } else { usize::MAX };
+    let limit = if config.stream_large { config.calls.policy.max_answer_bytes } else { usize::MAX };
     exchange(config, call, |execution| {
         request.extensions_mut().insert(execution.clone());
         async move {
@@ -298,7 +298,7 @@ where
             user_code::discard(|| drop(inner));
             let (mut head, body) = answered?.into_parts();
             // The handler has run, so a body that panics is treated as one that failed.
-            let read = user_code::run(AnswerBody::read(body, most)).await;
+            let read = user_code::run(AnswerBody::read(body, limit)).await;
             let read = read.unwrap_or_else(|panic| Err(panic.text().into()));
             Ok(match read.map(AnswerBody::into_whole) {
                 Ok(Ok(body)) => {
@@ -307,7 +307,7 @@ where
                     head.headers.remove(TRAILER);
                     Handled::Response(Response::from_parts(head, answer::Body::from(body)))
                 }
-                Ok(Err(flowing)) => Handled::Streaming(Response::from_parts(head, flowing)),
+                Ok(Err(streaming)) => Handled::Streaming(Response::from_parts(head, streaming)),
                 Err(error) => Handled::broken(head.status, &user_code::text(error)),
             })
         }

@@ -57,6 +57,7 @@ mod answered_by;
 pub mod axum;
 mod commit;
 mod exchange;
+mod fingerprint;
 mod handler_transaction;
 pub(crate) mod key_header;
 mod layer;
@@ -86,9 +87,9 @@ pub use self::tenant::Tenant;
 pub use self::webhook::Webhook;
 
 pub(crate) use self::answer_body::BoxError;
-use self::problem::Renderer;
 #[cfg(feature = "testing")]
-pub(crate) use self::request::fingerprint_of;
+pub(crate) use self::fingerprint::fingerprint_of;
+use self::problem::Renderer;
 use self::statuses::Statuses;
 use crate::answer::OnStore;
 use crate::clock::Timestamp;
@@ -107,7 +108,7 @@ pub(crate) use self::{
         Handled, cannot_be_replayed, cannot_be_sent, exchange, exchange_transaction,
         pass_transaction, ready, render,
     },
-    layer::own,
+    layer::exchange_service,
     request::whole_call,
 };
 

@@ -265,7 +265,7 @@ impl Problem {
 }
 
 /// The retry delay of problems that have no better estimate.
-pub(super) const SOON: Duration = Duration::from_secs(1);
+pub(super) const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Contains what the client may know of an error; the rest is in the log.
 impl From<&Error> for Problem {
@@ -276,17 +276,19 @@ impl From<&Error> for Problem {
             ErrorKind::InProgress { retry_after } => (ProblemKind::InProgress, Some(retry_after)),
             ErrorKind::Failed => (ProblemKind::Failed, None),
             ErrorKind::Abandoned => (ProblemKind::Abandoned, None),
-            ErrorKind::LeaseLost => (ProblemKind::LeaseLost, Some(SOON)),
-            ErrorKind::LeaseExpired => (ProblemKind::LeaseExpired, Some(SOON)),
-            ErrorKind::DeadlineExceeded => (ProblemKind::DeadlineExceeded, Some(SOON)),
+            ErrorKind::LeaseLost => (ProblemKind::LeaseLost, Some(DEFAULT_RETRY_AFTER)),
+            ErrorKind::LeaseExpired => (ProblemKind::LeaseExpired, Some(DEFAULT_RETRY_AFTER)),
+            ErrorKind::DeadlineExceeded => {
+                (ProblemKind::DeadlineExceeded, Some(DEFAULT_RETRY_AFTER))
+            }
             ErrorKind::Unavailable | ErrorKind::NothingCommitted => {
-                (ProblemKind::Unavailable, Some(SOON))
+                (ProblemKind::Unavailable, Some(DEFAULT_RETRY_AFTER))
             }
             ErrorKind::ConditionFailed => (ProblemKind::ConditionFailed, None),
             ErrorKind::OutcomeUnknown => (ProblemKind::OutcomeUnknown, None),
             ErrorKind::AnswerUnavailable => (ProblemKind::AnswerUnavailable, None),
-            ErrorKind::NewerRecord => (ProblemKind::NewerRecord, Some(SOON)),
-            ErrorKind::StepsUnreadable => (ProblemKind::StepsUnreadable, Some(SOON)),
+            ErrorKind::NewerRecord => (ProblemKind::NewerRecord, Some(DEFAULT_RETRY_AFTER)),
+            ErrorKind::StepsUnreadable => (ProblemKind::StepsUnreadable, Some(DEFAULT_RETRY_AFTER)),
             ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
                 (ProblemKind::RecordNotUnderstood, None)
             }

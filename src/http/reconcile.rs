@@ -8,7 +8,7 @@ use http::Response;
 
 use super::answer_body::BoxError;
 use super::exchange::{panicked, render};
-use super::problem::{Problem, ProblemKind, SOON};
+use super::problem::{DEFAULT_RETRY_AFTER, Problem, ProblemKind};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::answer::Answer;
 use crate::run::call::CallContext;
@@ -50,8 +50,8 @@ impl Http {
         E: Into<BoxError>,
     {
         self.reconcile = Some(Arc::new(move |abandoned| {
-            let asked = hook(abandoned);
-            Box::pin(async move { asked.await.map_err(Into::into) })
+            let resolution = hook(abandoned);
+            Box::pin(async move { resolution.await.map_err(Into::into) })
         }));
         self
     }
@@ -64,8 +64,8 @@ pub(super) async fn acquire(
     hook: &ReconcileHook,
 ) -> Result<Execution, RunOutcome<Response<Bytes>, Response<Bytes>>> {
     let resolved = |answer: &HookAnswer| answer.resolved(stored, |response| Some(stored(response)));
-    let ask = |abandoned| ask(config, hook, abandoned);
-    acquire_with_hook(config.calls.core(), call, ask, resolved).await
+    let run_hook = |abandoned| run_hook(config, hook, abandoned);
+    acquire_with_hook(config.calls.core(), call, run_hook, resolved).await
 }
 
 fn stored(response: &Response<Bytes>) -> Answer {
@@ -73,14 +73,14 @@ fn stored(response: &Response<Bytes>) -> Answer {
 }
 
 /// Runs the hook. If it fails, the error is the response for the client.
-async fn ask(
+async fn run_hook(
     config: &Http,
     hook: &ReconcileHook,
     abandoned: Abandoned,
 ) -> Result<HookAnswer, Response<Bytes>> {
     let operation = config.calls.scope.operation();
-    let asked = user_code::run(async { hook(abandoned).await }).await;
-    let problem = match asked {
+    let result = user_code::run(async { hook(abandoned).await }).await;
+    let problem = match result {
         Ok(Ok(Reconciled::Completed(response))) => {
             return Ok(Reconciled::Completed(AnsweredBy::Hook.mark(response)));
         }
@@ -92,7 +92,7 @@ async fn ask(
             let error = user_code::text(error);
             tracing::error!(operation, error, "a reconcile hook failed: no write was applied");
             let detail = "The reason is in the server's log.";
-            Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(SOON)
+            Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(DEFAULT_RETRY_AFTER)
         }
         Err(panic) => {
             tracing::error!(

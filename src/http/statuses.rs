@@ -32,7 +32,7 @@ impl Statuses {
     pub(super) fn new(stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         let mut interim =
             [100, 101, 102, 103].into_iter().filter_map(|code| StatusCode::from_u16(code).ok());
-        let stores_interim = interim.any(|status| ask(&stored, status) == Some(true));
+        let stores_interim = interim.any(|status| is_stored(&stored, status) == Some(true));
         Self { stored: Arc::new(stored), stores_interim }
     }
 
@@ -48,7 +48,7 @@ impl Statuses {
 
     /// Decides how a handler's response is treated.
     pub(super) fn classify(&self, status: StatusCode) -> StatusClass {
-        match ask(&*self.stored, status) {
+        match is_stored(&*self.stored, status) {
             // The handler has run. Its effect must not happen again because the function panicked.
             None => StatusClass::Unstorable(reason::STORED_PANICKED),
             Some(true) => StatusClass::Stored,
@@ -65,7 +65,7 @@ impl Default for Statuses {
 }
 
 /// Calls the user's function; `None` if it panics.
-fn ask(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> {
+fn is_stored(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> {
     user_code::call(|| stored(status)).ok()
 }
 

@@ -221,7 +221,7 @@ async fn whole((status, converting): Converting, limit: Limit) -> Handled<Body> 
     match converted {
         Ok(response) => match limit.check(&response) {
             Ok(()) => Handled::Response(response.map(answer::Body::from)),
-            Err(reason) => Handled::Lost { status, reason: reason.into() },
+            Err(reason) => Handled::Unsendable { status, reason: reason.into() },
         },
         Err(panic) => Handled::broken(status, panic.text()),
     }

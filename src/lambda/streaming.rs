@@ -16,7 +16,9 @@ use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_
 use tower_service::Service;
 
 use super::run::distinct;
-use crate::http::{BoxError, Http, ResponseBody, own, ready, render, whole, whole_call};
+use crate::http::{
+    BoxError, Http, ResponseBody, exchange_service, ready, render, whole, whole_call,
+};
 use crate::invocation::check_concurrency;
 
 impl Http {
@@ -71,7 +73,7 @@ impl Http {
                     }
                     Ok(Some(call)) => {
                         let request = Request::from_parts(parts, body);
-                        own(&config, call, request, inner).await?.map(Either::Right)
+                        exchange_service(&config, call, request, inner).await?.map(Either::Right)
                     }
                     Err(problem) => whole(render(&config, &problem)),
                 })

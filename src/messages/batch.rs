@@ -9,9 +9,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::consumer::Config;
 use super::message::Message;
 use super::response::ItemIdentifier;
-use super::schedule::{Schedule, Slot, Verdict};
+use super::run_message::{Prepared, Times, perform, prepare};
+use super::schedule::{Constraints, Schedule, Verdict};
 use super::source::Incoming;
-use super::work::{Times, Work, perform, prepare};
 use crate::clock::Deadline;
 use crate::run::execution::Execution;
 
@@ -32,15 +32,15 @@ where
     // While idempotency is switched off, messages with the same key all run.
     let is_disabled = config.calls.core().is_disabled;
     let times = deadline.map(|deadline| Times::new(clock, deadline, config.deadline_margin));
-    let (mut items, mut works, mut slots) = (Vec::new(), Vec::new(), Vec::new());
-    for Incoming { item, group, content } in messages {
-        let work = prepare(config, content);
-        let identity = work.identity().filter(|_| !is_disabled);
-        slots.push(Slot { group, identity });
-        works.push(Some(work));
+    let (mut items, mut prepared, mut constraints) = (Vec::new(), Vec::new(), Vec::new());
+    for Incoming { item, group, parsed } in messages {
+        let message = prepare(config, parsed);
+        let identity = message.identity().filter(|_| !is_disabled);
+        constraints.push(Constraints { group, identity });
+        prepared.push(Some(message));
         items.push(item);
     }
-    let mut schedule = Schedule::new(slots);
+    let mut schedule = Schedule::new(constraints);
     let mut running = FuturesUnordered::new();
     loop {
         if times.is_some_and(|times| clock.is_over(times.last_start)) {
@@ -48,10 +48,10 @@ where
         }
         while running.len() < config.concurrency {
             let Some(index) = schedule.next() else { break };
-            let (work, item) = (works[index].take(), items[index].as_ref());
+            let (message, item) = (prepared[index].take(), items[index].as_ref());
             running.push(async move {
-                let is_done = match work {
-                    Some(work) => perform(config, handler, item, work, times).await,
+                let is_done = match message {
+                    Some(message) => perform(config, handler, item, message, times).await,
                     // The message has run already. Not reached, because the schedule returns each
                     // one once.
                     None => false,
@@ -96,13 +96,13 @@ fn log_unfinished<R>(config: &Config<R>, verdicts: &[Verdict]) {
 }
 
 /// What the schedule compares.
-impl<R> Work<R> {
+impl<R> Prepared<R> {
     fn identity(&self) -> Option<(String, crate::fingerprint::Fingerprint)> {
         match self {
             Self::Run { message, fingerprint } => {
                 message.key.clone().map(|key| (key, *fingerprint))
             }
-            Self::RunUnprotected { .. } | Self::Refuse { .. } | Self::Panicked { .. } => None,
+            Self::RunUnprotected { .. } | Self::Reject { .. } | Self::Panicked { .. } => None,
         }
     }
 }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused_at_once() {
+    fn what_is_no_expression_is_rejected_at_once() {
         let error = MessageKey::<()>::jmespath("order.[").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
     }

@@ -74,11 +74,11 @@ mod key;
 mod message;
 mod object;
 mod response;
+mod run_message;
 mod schedule;
 mod service;
 mod settings;
 mod source;
-mod work;
 
 /// The types of the events, in the version that this crate uses.
 pub use aws_lambda_events as events;

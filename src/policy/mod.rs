@@ -253,7 +253,7 @@ mod tests {
     const TOLERANCE: Duration = Duration::from_secs(1);
 
     #[test]
-    fn settings_that_cannot_hold_are_refused_by_name() {
+    fn settings_that_cannot_hold_are_rejected_by_name() {
         let seconds = Duration::from_secs;
         let tiny = Duration::from_millis(999);
         for (policy, named) in [

@@ -34,7 +34,7 @@ use crate::store::record::{Claim, Record, random_owner};
 ///
 /// async fn import(execution: Execution, rows: &[u32]) -> Result<usize, String> {
 ///     if rows.is_empty() {
-///         execution.discard(); // refused: the key stays free
+///         execution.discard(); // rejected: the key stays free
 ///         return Err("no rows".to_owned());
 ///     }
 ///     println!("attempt {} by {}", execution.attempt(), execution.owner());
@@ -244,7 +244,7 @@ impl Execution {
         DerivedKey::child(&self.inner.claim.key, label)
     }
 
-    /// Says that the handler refused the request and has changed nothing. Its answer is sent and
+    /// Says that the handler rejected the request and has changed nothing. Its answer is sent and
     /// not stored, the record is released, and the same key may be used with a corrected payload.
     ///
     /// A record that an earlier attempt has left is not released but restored: a failure that is

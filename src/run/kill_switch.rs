@@ -30,7 +30,7 @@ pub(crate) fn is_set() -> bool {
 }
 
 fn is_yes(value: &str) -> Option<bool> {
-    let is_one_of = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
+    let is_one_of = |values: &[&str]| values.iter().any(|other| value.eq_ignore_ascii_case(other));
     match () {
         () if is_one_of(&["true", "1", "yes", "on"]) => Some(true),
         () if is_one_of(&["", "false", "0", "no", "off"]) => Some(false),

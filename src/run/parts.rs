@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
-use crate::answer::parts::{Content, Digest, MOST_AT_ONCE};
+use crate::answer::split::{AnswerParts, Digest, MAX_PARTS_IN_FLIGHT};
 use crate::answer::{Answer, Manifest, Stored, too_large};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
@@ -35,14 +35,14 @@ impl Core {
     pub(crate) async fn write_parts(
         &self,
         key: &RecordKey,
-        content: &Content,
+        parts: &AnswerParts,
         expires_at: i64,
         time: Duration,
     ) -> Result<(), Error> {
         let time = time.max(MIN_LIMIT);
         let clock = &self.table.clock;
         let tries = Tries::until(clock.lasting(time));
-        let writing = self.write_missing(key, content, expires_at, tries);
+        let writing = self.write_missing(key, parts, expires_at, tries);
         clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
     }
 
@@ -50,18 +50,18 @@ impl Core {
     async fn write_missing(
         &self,
         key: &RecordKey,
-        content: &Content,
+        parts: &AnswerParts,
         expires_at: i64,
         mut tries: Tries,
     ) -> Result<(), Error> {
         let clock = &self.table.clock;
-        let mut missing: Vec<u32> = (0..content.manifest.parts).collect();
+        let mut missing: Vec<u32> = (0..parts.manifest.parts).collect();
         loop {
             let mut waiting = std::mem::take(&mut missing).into_iter().peekable();
             let mut writes = FuturesUnordered::new();
             let mut last = None;
             loop {
-                let free = content.manifest.writes_at_once().saturating_sub(writes.len());
+                let free = parts.manifest.max_writes_in_flight().saturating_sub(writes.len());
                 // No write begins after the end: the timer of `write_parts` is checked only after this future is
                 // polled.
                 if waiting.peek().is_some() && clock.is_over(tries.until) {
@@ -69,7 +69,7 @@ impl Core {
                 }
                 for number in waiting.by_ref().take(free) {
                     let limit = tries.limit(clock.moment());
-                    let write = self.write_part(key, content, number, expires_at, limit);
+                    let write = self.write_part(key, parts, number, expires_at, limit);
                     writes.push(write.map(move |done| (number, done)).boxed());
                 }
                 match writes.next().await {
@@ -95,14 +95,14 @@ impl Core {
     async fn write_part(
         &self,
         key: &RecordKey,
-        content: &Content,
+        parts: &AnswerParts,
         number: u32,
         expires_at: i64,
         limit: Duration,
     ) -> Result<(), Error> {
-        let manifest = &content.manifest;
+        let manifest = &parts.manifest;
         let key = self.part_key(key, manifest, number)?;
-        let bytes = content.part(number);
+        let bytes = parts.part(number);
         let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
         match write.await.outcome {
             WriteResult::Applied | WriteResult::Rejected(_) => Ok(()),
@@ -156,7 +156,7 @@ impl Core {
         let mut reads = FuturesOrdered::new();
         let (mut parts, mut found, mut bytes) = (Vec::new(), 0_usize, Vec::new());
         loop {
-            let free = MOST_AT_ONCE.saturating_sub(reads.len());
+            let free = MAX_PARTS_IN_FLIGHT.saturating_sub(reads.len());
             for number in waiting.by_ref().take(free) {
                 reads.push_back(self.read_part(key, manifest, number, until).boxed());
             }

@@ -126,7 +126,7 @@ where
     let guard = EarlyDrop(&execution);
     // Pinned here, because a future that is passed by value takes its size twice in the caller's future.
     let work = pin!(handle(encoding, &execution, handler));
-    let ran = execution.drive(work).await;
+    let ran = execution.run_with_renewals(work).await;
     std::mem::forget(guard);
     execution.report();
     ran
@@ -202,7 +202,7 @@ where
         user_code::run(running).await
     };
     let stopwatch = Stopwatch::start();
-    let returned = execution.guard(running).await;
+    let returned = execution.run_until_lease_ends(running).await;
     stopwatch.handler(execution.operation());
     returned
 }

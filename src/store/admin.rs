@@ -254,8 +254,9 @@ impl<T> Inspection<T> {
     pub(crate) fn or_error(self, table: &str, action: &str) -> Result<T, Error> {
         match self {
             Self::Answered(seen) => Ok(seen),
-            Self::Denied(said) => {
-                let message = format!("grant {action} on table `{table}` (DynamoDB says: {said})");
+            Self::Denied(message) => {
+                let message =
+                    format!("grant {action} on table `{table}` (DynamoDB says: {message})");
                 Err(Error::new(ErrorKind::Configuration, message))
             }
             Self::Misconfigured(error) | Self::Failed(error) | Self::NoResponse(error) => {

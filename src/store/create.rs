@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
     TableDescription, TableStatus, TimeToLiveSpecification,
 };
 
-use super::{Table, fault};
+use super::{Table, request_error};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::store::schema::{Attribute, Keys};
@@ -33,7 +33,7 @@ impl Table {
         let is_new = match request.send().await {
             Ok(_) => true,
             Err(error) if exists(&error) => false,
-            Err(error) => return Err(fault::sort(&self.name, error).into_error()),
+            Err(error) => return Err(request_error::classify(&self.name, error).into_error()),
         };
         self.wait_until_active().await?;
         self.enable_ttl().await?;
@@ -54,7 +54,8 @@ impl Table {
         let end = self.clock.lasting(ACTIVE_WITHIN);
         loop {
             let described = self.client.describe_table().table_name(&self.name).send().await;
-            let table = described.map_err(|error| fault::sort(&self.name, error).into_error())?;
+            let table = described
+                .map_err(|error| request_error::classify(&self.name, error).into_error())?;
             let table = table.table.unwrap_or_else(|| TableDescription::builder().build());
             self.check_keys(&table)?;
             if table.table_status == Some(TableStatus::Active) {
@@ -104,7 +105,7 @@ impl Table {
                 );
                 Err(Error::new(ErrorKind::Configuration, message).with_source(error))
             }
-            Err(error) => Err(fault::sort(&self.name, error).into_error()),
+            Err(error) => Err(request_error::classify(&self.name, error).into_error()),
         }
     }
 }

@@ -8,8 +8,8 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, TableDescription};
 
 use super::expression::{Change, Expression};
-use super::fault::{self, Fault};
-use super::probe::Seen;
+use super::observer::Seen;
+use super::request_error::{self, RequestError};
 use super::{Conditional, Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Condition;
@@ -70,10 +70,10 @@ impl Table {
         &self,
         access: Access,
         key: &RecordKey,
-        unowned: &OwnerId,
+        random_owner: &OwnerId,
     ) -> Inspection<()> {
         let limit = self.request_timeout;
-        let condition = Expression::of(&self.schema, &Condition::held_by(*unowned));
+        let condition = Expression::of(&self.schema, &Condition::held_by(*random_owner));
         match access {
             Access::Get => {
                 let request = self.get_request(key, Consistency::Strong).send();
@@ -147,7 +147,7 @@ impl Table {
         let outcome = match answer {
             Some(Ok(output)) => Inspection::Answered(output),
             Some(Err(error)) => self.classify(error, &seen),
-            None => Inspection::NoResponse(fault::timed_out(limit)),
+            None => Inspection::NoResponse(request_error::timed_out(limit)),
         };
         Reply::new(outcome, seen.time)
     }
@@ -159,8 +159,8 @@ impl Table {
         if error.code() == Some("AccessDeniedException") {
             return Inspection::Denied(error.message().unwrap_or("no detail").to_owned());
         }
-        match self.fault(error, seen) {
-            Fault::Unknown(error) => Inspection::NoResponse(error),
+        match self.request_error(error, seen) {
+            RequestError::Unknown(error) => Inspection::NoResponse(error),
             fault => match fault.into_error() {
                 error if error.kind() == ErrorKind::Configuration => {
                     Inspection::Misconfigured(error)

@@ -3,16 +3,16 @@
 
 #[cfg(feature = "admin")]
 mod admin;
+mod cancellation;
 mod components;
 mod create;
 mod expression;
-mod fault;
 mod inspect;
 pub(crate) mod key;
+mod observer;
 mod parts;
-mod probe;
-mod reasons;
 pub(crate) mod record;
+mod request_error;
 pub(crate) mod schema;
 mod steps;
 #[cfg(feature = "admin")]
@@ -39,9 +39,9 @@ use aws_sdk_dynamodb::types::{
 };
 
 use self::expression::{Change, Expression};
-use self::fault::Fault;
-use self::probe::{Probe, Seen};
+use self::observer::{Observer, Seen};
 use self::record::Item;
+use self::request_error::RequestError;
 use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
@@ -55,7 +55,7 @@ pub(crate) use self::admin::{Only, Part};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::expression::condition_expression;
 pub(crate) use self::inspect::{Access, Inspection};
-pub(crate) use self::probe::{Snapshot, watchable};
+pub(crate) use self::observer::{Snapshot, observable};
 #[cfg(feature = "admin")]
 pub(crate) use self::sweep::Expired;
 
@@ -63,7 +63,7 @@ pub(crate) use self::sweep::Expired;
 /// by then, or within `request_timeout`, is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// A [watchable] client.
+    /// A [observable] client.
     pub(crate) client: Client,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) name: String,
@@ -163,8 +163,8 @@ impl Table {
         let units = consumed(answer.as_ref());
         let outcome = match answer {
             Some(Ok(output)) => Ok(output.item),
-            Some(Err(error)) => Err(self.fault(error, &seen).into_error()),
-            None => Err(fault::timed_out(limit)),
+            Some(Err(error)) => Err(self.request_error(error, &seen).into_error()),
+            None => Err(request_error::timed_out(limit)),
         };
         let result = if outcome.is_ok() { "ok" } else { "error" };
         stopwatch.store(GetItemOutput::ACTION, result, units);
@@ -234,9 +234,9 @@ impl Table {
         request: Pin<Box<impl Future<Output = T>>>,
         limit: Duration,
     ) -> (Option<T>, Seen) {
-        let probe = Probe::new(self.clock.machine());
-        let answer = self.clock.within(limit, probe.watch(request)).await;
-        let seen = probe.seen();
+        let observer = Observer::new(self.clock.machine());
+        let answer = self.clock.within(limit, observer.observe(request)).await;
+        let seen = observer.seen();
         match seen.time {
             Some(time) => self.clock.observe(time),
             None if seen.was_answered => self.clock.trust_local(),
@@ -257,31 +257,31 @@ impl Table {
         let (answer, seen) = self.send(request, limit).await;
         let units = consumed(answer.as_ref());
         let outcome = match answer {
-            None => WriteResult::Unknown(fault::timed_out(limit)),
+            None => WriteResult::Unknown(request_error::timed_out(limit)),
             Some(Ok(_)) => WriteResult::Applied,
             Some(Err(SdkError::ServiceError(context))) if context.err().is_rejected() => {
                 WriteResult::Rejected(context.into_err().into_item())
             }
-            Some(Err(error)) => match self.fault(error, &seen) {
+            Some(Err(error)) => match self.request_error(error, &seen) {
                 // An earlier try of the SDK may have been executed.
-                Fault::Unknown(error) => WriteResult::Unknown(error),
-                fault if seen.in_doubt => WriteResult::Unknown(fault.into_error()),
-                Fault::Conflict(error) => WriteResult::Conflict(error),
-                Fault::Invalid(error) => WriteResult::Invalid(error),
-                Fault::Refused(error) => WriteResult::NotApplied(error),
+                RequestError::Unknown(error) => WriteResult::Unknown(error),
+                error if seen.in_doubt => WriteResult::Unknown(error.into_error()),
+                RequestError::Conflict(error) => WriteResult::Conflict(error),
+                RequestError::Invalid(error) => WriteResult::Invalid(error),
+                RequestError::NotExecuted(error) => WriteResult::NotApplied(error),
             },
         };
         stopwatch.store(O::ACTION, result_name(&outcome), units);
         Reply::new(outcome, seen.time)
     }
 
-    fn fault<E>(&self, error: SdkError<E>, seen: &Seen) -> Fault
+    fn request_error<E>(&self, error: SdkError<E>, seen: &Seen) -> RequestError
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {
         match error {
-            SdkError::DispatchFailure(_) if !seen.was_sent => fault::unsent(error),
-            error => fault::sort(&self.name, error),
+            SdkError::DispatchFailure(_) if !seen.was_sent => request_error::unsent(error),
+            error => request_error::classify(&self.name, error),
         }
     }
 }

@@ -11,10 +11,10 @@ use aws_sdk_dynamodb::types::{
     TransactWriteItem,
 };
 
+use super::cancellation::{cancellation_result, rejected_as_invalid};
 use super::expression::Expression;
-use super::fault::{self, Fault};
-use super::probe::Seen;
-use super::reasons::{judge, rejected_as_invalid};
+use super::observer::Seen;
+use super::request_error::{self, RequestError};
 use super::{Metered, Reply, Table, WriteResult, consumed, result_name};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::StoredFingerprint;
@@ -77,9 +77,9 @@ impl Table {
         let (answer, seen) = self.send(Box::pin(request), limit).await;
         let units = consumed(answer.as_ref());
         let (outcome, is_open) = match answer {
-            None => (WriteResult::Unknown(fault::timed_out(limit)), true),
+            None => (WriteResult::Unknown(request_error::timed_out(limit)), true),
             Some(Ok(_)) => (WriteResult::Applied, false),
-            Some(Err(error)) => self.sort(error, &seen, items, has_record),
+            Some(Err(error)) => self.transaction_result(error, &seen, items, has_record),
         };
         let name = match &outcome {
             WriteResult::Conflict(_) => "refused",
@@ -130,14 +130,14 @@ impl Table {
 
     /// Classifies an error. Also returns whether a request with the same token was, or is being,
     /// executed.
-    fn sort(
+    fn transaction_result(
         &self,
         error: SdkError<TransactWriteItemsError>,
         seen: &Seen,
         items: &[TransactWriteItem],
         has_record: bool,
     ) -> (WriteResult<Error>, bool) {
-        let (code, said, is_refused) = match &error {
+        let (code, message, is_client_error) = match &error {
             SdkError::ServiceError(context) => (
                 context.err().code().unwrap_or_default().to_owned(),
                 context.err().message().unwrap_or("no detail").to_owned(),
@@ -153,7 +153,7 @@ impl Table {
             (WriteResult::NotApplied(error), false)
         };
         match code.as_str() {
-            "TransactionCanceledException" if is_refused => {
+            "TransactionCanceledException" if is_client_error => {
                 let reasons = match error.into_service_error() {
                     TransactWriteItemsError::TransactionCanceledException(canceled) => {
                         canceled.cancellation_reasons
@@ -165,7 +165,7 @@ impl Table {
                     // In every other transaction, the record's reason is the first.
                     reasons.insert(0, CancellationReason::builder().build());
                 }
-                (judge(reasons), false)
+                (cancellation_result(reasons), false)
             }
             "IdempotentParameterMismatchException" => {
                 let error = unavailable("the transaction's token was used for other items", error);
@@ -175,16 +175,16 @@ impl Table {
                 let message = "an earlier try of the transaction is still in flight";
                 (WriteResult::NotApplied(unavailable(message, error)), true)
             }
-            "ValidationException" if is_refused => {
-                (WriteResult::ItemsRejected(rejected_as_invalid(None, &said)), false)
+            "ValidationException" if is_client_error => {
+                (WriteResult::ItemsRejected(rejected_as_invalid(None, &message)), false)
             }
             "ResourceNotFoundException" => configuration(self.table_missing(items), error),
-            "AccessDeniedException" => configuration(denied(&said), error),
-            _ => match self.fault(error, seen) {
-                Fault::Unknown(error) => (WriteResult::Unknown(error), true),
-                Fault::Invalid(error) | Fault::Conflict(error) | Fault::Refused(error) => {
-                    (WriteResult::NotApplied(error), false)
-                }
+            "AccessDeniedException" => configuration(denied(&message), error),
+            _ => match self.request_error(error, seen) {
+                RequestError::Unknown(error) => (WriteResult::Unknown(error), true),
+                RequestError::Invalid(error)
+                | RequestError::Conflict(error)
+                | RequestError::NotExecuted(error) => (WriteResult::NotApplied(error), false),
             },
         }
     }
@@ -198,9 +198,9 @@ impl Table {
     }
 }
 
-fn denied(said: &str) -> String {
+fn denied(message: &str) -> String {
     format!(
         "DynamoDB denies the transaction: each item in it needs its own permission \
-         (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {said}"
+         (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {message}"
     )
 }

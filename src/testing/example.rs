@@ -71,7 +71,7 @@ async fn abandoned(
 /// # Panics
 /// If the example fails.
 #[track_caller]
-pub fn refused_example(refuse: impl FnOnce(&ConditionFailed) + Send + 'static) {
+pub fn condition_failed_example(refuse: impl FnOnce(&ConditionFailed) + Send + 'static) {
     example(async |sandbox, idempotency| {
         let account = AttributeValue::S("account-7".to_owned());
         let put = sandbox.client().put_item().table_name(sandbox.table());

@@ -47,7 +47,7 @@ use tokio::task::JoinHandle;
 
 pub use self::clock::SandboxClock;
 #[doc(hidden)]
-pub use self::example::{abandoned_example, example, refused_example};
+pub use self::example::{abandoned_example, condition_failed_example, example};
 #[cfg(feature = "messages")]
 #[doc(hidden)]
 pub use self::message_example::message_example;

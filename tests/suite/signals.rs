@@ -23,7 +23,7 @@ const AN_HOUR: i64 = 3600;
 
 /// The outcomes of all calls so far, which event, span and counter must agree on.
 fn outcomes(listener: &Listener) -> Vec<String> {
-    let ended = listener.said(ENDED);
+    let ended = listener.logged(ENDED);
     let of_events: Vec<_> = ended.iter().map(|event| event.get("outcome").to_owned()).collect();
     let mut of_spans: Vec<_> = listener
         .spans()
@@ -62,7 +62,7 @@ async fn a_first_call_is_logged_at_debug_and_other_calls_at_info() {
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency).payload("another"), &runs).await.unwrap_err();
-    let ended = listener.said(ENDED);
+    let ended = listener.logged(ENDED);
     let levels: Vec<_> = ended.iter().map(|event| event.level).collect();
     assert_eq!(levels, [Level::DEBUG, Level::INFO, Level::INFO]);
     assert_eq!((ended[0].get("operation"), ended[0].get("attempt")), ("charge", "1"));
@@ -75,7 +75,7 @@ async fn first_runs_are_logged_at_info_if_configured() {
     let idempotency = store.builder(&Link::without_retries()).log_first_runs().build().unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
-    let levels: Vec<_> = listener.said(ENDED).iter().map(|event| event.level).collect();
+    let levels: Vec<_> = listener.logged(ENDED).iter().map(|event| event.level).collect();
     assert_eq!(levels, [Level::INFO, Level::INFO]);
     assert_eq!(outcomes(&listener), ["first", "replay"]);
 }
@@ -95,9 +95,9 @@ async fn an_owner_at_work_and_the_end_of_its_lease() {
     late.unwrap();
     let counts = listener.metrics().counts;
     assert_eq!(counts[&format!("{TAKEOVERS}{{operation=charge}}")], 1);
-    let taken = listener.said("an abandoned operation is taken over");
+    let taken = listener.logged("an abandoned operation is taken over");
     assert_eq!((taken[0].level, taken[0].get("attempt")), (Level::WARN, "2"));
-    let ended = listener.said(ENDED);
+    let ended = listener.logged(ENDED);
     let ended: Vec<_> = ended.iter().map(|event| event.get("outcome")).collect();
     assert_eq!(ended, ["in_progress", "takeover", "lease_lost"]);
 }
@@ -150,7 +150,7 @@ async fn a_renewal_beside_a_release_tells_of_no_lost_lease() {
     let (failed, ()) = tokio::join!(release, renewal);
     failed.unwrap_err();
     let lost = "the lease is lost while the handler runs: another execution owns the key";
-    assert!(listener.said(lost).is_empty());
+    assert!(listener.logged(lost).is_empty());
 }
 
 #[tokio::test]
@@ -292,7 +292,7 @@ async fn what_a_handler_logs_is_inside_the_span_of_its_call() {
     });
     run.await.unwrap();
     let (span, _) = listener.spans()[0];
-    assert_eq!(listener.said("charging")[0].inside, [span]);
+    assert_eq!(listener.logged("charging")[0].inside, [span]);
 }
 
 #[tokio::test]
@@ -302,7 +302,7 @@ async fn each_request_to_dynamodb_is_logged_and_measured() {
     let listener = Listener::start();
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
-    let requests = listener.said("DynamoDB has answered");
+    let requests = listener.logged("DynamoDB has answered");
     let results: Vec<_> =
         requests.iter().map(|event| (event.get("action"), event.get("result"))).collect();
     assert_eq!(results, [("PutItem", "ok"), ("PutItem", "ok"), ("PutItem", "refused")]);

@@ -200,7 +200,7 @@ async fn a_store_that_is_silent_after_the_restore_is_a_warning() {
     let listener = Listener::start();
     link.wire.next("GetItem", Act::LoseRequest);
     hooks.after_restore().await;
-    assert_eq!(listener.said(WARNING).len(), 1);
+    assert_eq!(listener.logged(WARNING).len(), 1);
     let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 1));
 }

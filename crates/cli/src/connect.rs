@@ -39,8 +39,8 @@ pub(crate) async fn connect(target: &Target, table: &str) -> Result<Idempotency,
     let mut loader = sdk_config_loader().timeout_config(timeouts.build());
     if let Some(url) = &target.endpoint_url {
         if !(url.starts_with("http://") || url.starts_with("https://")) {
-            let said = format!("--endpoint-url is `{url}`: it begins with http:// or https://");
-            return Err(Failure::Usage(said));
+            let message = format!("--endpoint-url is `{url}`: it begins with http:// or https://");
+            return Err(Failure::Usage(message));
         }
         loader = loader.endpoint_url(url);
     }

@@ -54,14 +54,14 @@ pub(crate) fn no_record(name: &Name) -> String {
 
 /// As [`no_record`], with scopes that exist.
 pub(crate) async fn absent(admin: Admin<'_>, name: &Name) -> String {
-    let (mut said, scope) = (no_record(name), name.scope.as_str());
+    let (mut message, scope) = (no_record(name), name.scope.as_str());
     let _ = match scopes(admin).await {
-        Ok(scopes) if scopes.is_empty() => write!(said, "; no scope was found in the table"),
-        Ok(scopes) if scopes.contains(scope) => write!(said, "; the scope is right"),
-        Ok(scopes) => write!(said, "; scopes that exist: {}", nearest(scope, scopes).join(", ")),
-        Err(_) => write!(said, "; `idempotency stats --scopes` lists those that exist"),
+        Ok(scopes) if scopes.is_empty() => write!(message, "; no scope was found in the table"),
+        Ok(scopes) if scopes.contains(scope) => write!(message, "; the scope is right"),
+        Ok(scopes) => write!(message, "; scopes that exist: {}", nearest(scope, scopes).join(", ")),
+        Err(_) => write!(message, "; `idempotency stats --scopes` lists those that exist"),
     };
-    said
+    message
 }
 
 /// The scopes in the first megabyte of the table: one request.

@@ -71,19 +71,19 @@ async fn report(
     audit.intend(record, consent.force)?;
     let released =
         if consent.force { admin.force_release(record).await } else { admin.release(record).await };
-    let said = match &released {
+    let result = match &released {
         Ok(Released::Released) => "released",
         Ok(Released::Gone) => "gone",
         Ok(Released::Changed(_)) => "changed",
         Err(error) if error.is_outcome_unknown() => "unknown",
         Err(_) => "failed",
     };
-    let concluded = audit.conclude(said, record, consent.force);
+    let concluded = audit.conclude(result, record, consent.force);
     let released = released?;
     concluded?;
     if let Released::Changed(now) = released {
         if json {
-            output::document(json!({"release": said, "record": record::document(&now)}))?;
+            output::document(json!({"release": result, "record": record::document(&now)}))?;
         } else {
             output::print(format!("\n{}", record::text(&now)))?;
         }
@@ -91,9 +91,9 @@ async fn report(
         return Err(Failure::Changed(message.to_owned()));
     }
     if json {
-        output::document(json!({"release": said, "record": record::document(record)}))?;
+        output::document(json!({"release": result, "record": record::document(record)}))?;
     } else {
-        output::line(format!("{said}: the next request runs the operation again"))?;
+        output::line(format!("{result}: the next request runs the operation again"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -67,9 +67,9 @@ impl Writer<'_> {
             b'{' => self.object(depth + 1),
             b'[' => self.array(depth + 1),
             b'-' | b'0'..=b'9' => self.number(),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
-            b'n' => self.word("null"),
+            b't' => self.literal("true"),
+            b'f' => self.literal("false"),
+            b'n' => self.literal("null"),
             _ => None,
         }
     }
@@ -207,8 +207,8 @@ impl Writer<'_> {
         (count > 0).then_some(())
     }
 
-    fn word(&mut self, word: &str) -> Option<()> {
-        self.input[self.at..].starts_with(word.as_bytes()).then(|| self.at += word.len())
+    fn literal(&mut self, literal: &str) -> Option<()> {
+        self.input[self.at..].starts_with(literal.as_bytes()).then(|| self.at += literal.len())
     }
 
     #[inline(always)]

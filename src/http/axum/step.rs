@@ -48,7 +48,7 @@ impl Execution {
     where
         R: IntoResponse,
     {
-        let work = async { Ok(Kept::of(work.await?).await) };
+        let work = async { Ok(StepResponse::of(work.await?).await) };
         let kept = self.step(name, work).await?;
         kept.into_response().ok_or_else(|| {
             let message = format!("the stored result of step `{name}` is not a response");
@@ -59,25 +59,28 @@ impl Execution {
 
 /// A response in the form in which a step's result is stored.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StepResponse {
     status: u16,
-    headers: Vec<(String, Content)>,
+    headers: Vec<(String, TextOrBytes)>,
     #[serde(serialize_with = "whole", deserialize_with = "read")]
-    body: Result<Content, String>,
+    body: Result<TextOrBytes, String>,
     /// Headers that are sent once and not stored.
     #[serde(skip)]
-    once: HeaderMap,
+    unstored_headers: HeaderMap,
 }
 
 /// Text is stored as text, so that it is readable in the console.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Content {
+enum TextOrBytes {
     Text(String),
     Bytes(Vec<u8>),
 }
 
-fn whole<S: Serializer>(body: &Result<Content, String>, serializer: S) -> Result<S::Ok, S::Error> {
+fn whole<S: Serializer>(
+    body: &Result<TextOrBytes, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match body {
         Ok(content) => content.serialize(serializer),
         Err(reason) => Err(S::Error::custom(reason)),
@@ -86,11 +89,11 @@ fn whole<S: Serializer>(body: &Result<Content, String>, serializer: S) -> Result
 
 fn read<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
-) -> Result<Result<Content, String>, D::Error> {
-    Content::deserialize(deserializer).map(Ok)
+) -> Result<Result<TextOrBytes, String>, D::Error> {
+    TextOrBytes::deserialize(deserializer).map(Ok)
 }
 
-impl Content {
+impl TextOrBytes {
     fn of(bytes: Vec<u8>) -> Self {
         String::from_utf8(bytes).map_or_else(|error| Self::Bytes(error.into_bytes()), Self::Text)
     }
@@ -103,30 +106,35 @@ impl Content {
     }
 }
 
-impl Kept {
+impl StepResponse {
     /// Reads the response. This never fails, because the step has run.
     async fn of(response: impl IntoResponse) -> Self {
         let Ok(response) = user_code::call(|| response.into_response()) else {
             let body = Err("its conversion into a response panicked".to_owned());
-            return Self { status: 500, headers: Vec::new(), body, once: HeaderMap::new() };
+            return Self {
+                status: 500,
+                headers: Vec::new(),
+                body,
+                unstored_headers: HeaderMap::new(),
+            };
         };
         let (head, body) = response.into_parts();
         let body = match user_code::run(body.collect()).await {
             Ok(body) => body.map_err(user_code::text),
             Err(panic) => Err(panic.text().to_owned()),
         };
-        let body = body.map(|body| Content::of(body.to_bytes().into()));
+        let body = body.map(|body| TextOrBytes::of(body.to_bytes().into()));
         let stored = answer::kept_headers(&head.headers);
-        let mut once = head.headers;
+        let mut unstored_headers = head.headers;
         for (name, _) in &stored {
-            once.remove(name);
+            unstored_headers.remove(name);
         }
-        let headers = stored.into_iter().map(|(name, value)| (name, Content::of(value)));
+        let headers = stored.into_iter().map(|(name, value)| (name, TextOrBytes::of(value)));
         Self {
             status: head.status.as_u16(),
             headers: headers.collect(),
             body: body.map_err(|error| format!("reading the response's body failed: {error}")),
-            once,
+            unstored_headers,
         }
     }
 
@@ -136,7 +144,7 @@ impl Kept {
         let headers = self.headers.into_iter().map(|(name, value)| (name, value.into_bytes()));
         let answer = HttpAnswer { status: self.status, headers: headers.collect(), body };
         let mut response = answer::restore(answer)?.map(|body| Body::from(body.bytes));
-        response.headers_mut().extend(self.once);
+        response.headers_mut().extend(self.unstored_headers);
         Some(response)
     }
 }

@@ -17,9 +17,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::fingerprint::Fingerprint;
 
-/// The properties of a message that decide about its turn.
+/// The properties of a message that decide when it may run.
 #[derive(Clone, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct Constraints {
     /// The name of its order group, if any.
     pub(crate) group: Option<String>,
     /// Its key and fingerprint, if it has a key.
@@ -53,12 +53,12 @@ struct Entry {
     /// The index of its group.
     group: usize,
     /// The index of its key and of its request.
-    place: Option<Place>,
+    request_index: Option<RequestIndex>,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RequestIndex {
     lane: usize,
     request: usize,
 }
@@ -69,7 +69,7 @@ struct Lane {
     is_running: bool,
     /// The requests with this key; twins share one.
     requests: Vec<Request>,
-    /// The messages whose turn came while another one ran.
+    /// The messages that could have started while another one ran.
     waiting: BTreeSet<usize>,
 }
 
@@ -95,33 +95,34 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn new(slots: impl IntoIterator<Item = Slot>) -> Self {
-        let (mut named, mut keyed) = (HashMap::new(), HashMap::new());
-        let mut asked = HashMap::new();
+    pub(crate) fn new(messages: impl IntoIterator<Item = Constraints>) -> Self {
+        let (mut group_by_name, mut lane_by_key) = (HashMap::new(), HashMap::new());
+        let mut request_by_fingerprint = HashMap::new();
         let (mut groups, mut lanes) = (Vec::<VecDeque<usize>>::new(), Vec::<Lane>::new());
         let mut entries = Vec::new();
-        for (index, slot) in slots.into_iter().enumerate() {
-            let group = match slot.group {
-                Some(name) => *named.entry(name).or_insert(groups.len()),
+        for (index, constraints) in messages.into_iter().enumerate() {
+            let group = match constraints.group {
+                Some(name) => *group_by_name.entry(name).or_insert(groups.len()),
                 None => groups.len(),
             };
             if group == groups.len() {
                 groups.push(VecDeque::new());
             }
             groups[group].push_back(index);
-            let place = slot.identity.map(|(key, fingerprint)| {
-                let lane = *keyed.entry(key).or_insert_with(|| {
+            let request_index = constraints.identity.map(|(key, fingerprint)| {
+                let lane = *lane_by_key.entry(key).or_insert_with(|| {
                     lanes.push(Lane::default());
                     lanes.len() - 1
                 });
                 let requests = &mut lanes[lane].requests;
-                let request = *asked.entry((lane, fingerprint)).or_insert_with(|| {
-                    requests.push(Request::default());
-                    requests.len() - 1
-                });
-                Place { lane, request }
+                let request =
+                    *request_by_fingerprint.entry((lane, fingerprint)).or_insert_with(|| {
+                        requests.push(Request::default());
+                        requests.len() - 1
+                    });
+                RequestIndex { lane, request }
             });
-            entries.push(Entry { group, place, state: State::Waiting });
+            entries.push(Entry { group, request_index, state: State::Waiting });
         }
         let ready = groups.iter().filter_map(|group| group.front().copied()).collect();
         Self {
@@ -142,7 +143,7 @@ impl Schedule {
                 // A twin of it has ended meanwhile, so it has a verdict.
                 continue;
             }
-            let Some(Place { lane, request }) = self.entries[index].place else {
+            let Some(RequestIndex { lane, request }) = self.entries[index].request_index else {
                 return Some(self.start(index));
             };
             let lane = &mut self.lanes[lane];
@@ -169,7 +170,9 @@ impl Schedule {
     pub(crate) fn ended(&mut self, index: usize, is_done: bool) {
         let verdict = if is_done { Verdict::Done } else { Verdict::Failed };
         self.conclude(index, verdict);
-        let Some(Place { lane, request }) = self.entries[index].place else { return };
+        let Some(RequestIndex { lane, request }) = self.entries[index].request_index else {
+            return;
+        };
         let lane = &mut self.lanes[lane];
         lane.is_running = false;
         let request = &mut lane.requests[request];
@@ -182,7 +185,7 @@ impl Schedule {
         self.ready.extend(lane.waiting.pop_first());
         for twin in twins {
             self.look();
-            // A twin that had its turn meanwhile may be listed more than once.
+            // A twin that became ready meanwhile may be listed more than once.
             if self.entries[twin].state == State::Waiting {
                 self.conclude(twin, verdict);
             }

@@ -6,16 +6,16 @@ fn fingerprint(of: u8) -> Fingerprint {
     Fingerprint::builder().bytes(&[of]).finish()
 }
 
-fn plain() -> Slot {
-    Slot { group: None, identity: None }
+fn plain() -> Constraints {
+    Constraints { group: None, identity: None }
 }
 
-fn of(group: &str) -> Slot {
-    Slot { group: Some(group.to_owned()), identity: None }
+fn of(group: &str) -> Constraints {
+    Constraints { group: Some(group.to_owned()), identity: None }
 }
 
-fn keyed(key: &str, asks: u8) -> Slot {
-    Slot { group: None, identity: Some((key.to_owned(), fingerprint(asks))) }
+fn keyed(key: &str, payload: u8) -> Constraints {
+    Constraints { group: None, identity: Some((key.to_owned(), fingerprint(payload))) }
 }
 
 fn all(schedule: &mut Schedule) -> Vec<usize> {
@@ -77,8 +77,9 @@ fn one_key_with_another_payload_waits_and_then_runs_to_its_own_end() {
 
 #[test]
 fn a_failed_duplicate_holds_its_own_group() {
-    let slot = |group: &str, key: &str| Slot { group: Some(group.into()), ..keyed(key, 1) };
-    let mut schedule = Schedule::new([slot("a", "k"), slot("b", "k"), slot("b", "l")]);
+    let message =
+        |group: &str, key: &str| Constraints { group: Some(group.into()), ..keyed(key, 1) };
+    let mut schedule = Schedule::new([message("a", "k"), message("b", "k"), message("b", "l")]);
     assert_eq!(all(&mut schedule), [0]);
     schedule.ended(0, false);
     assert_eq!(all(&mut schedule), [0; 0]);
@@ -87,9 +88,10 @@ fn a_failed_duplicate_holds_its_own_group() {
 
 #[test]
 fn the_duplicate_of_a_held_message_runs_itself() {
-    let slot = |group: &str, key: &str| Slot { group: Some(group.into()), ..keyed(key, 1) };
+    let message =
+        |group: &str, key: &str| Constraints { group: Some(group.into()), ..keyed(key, 1) };
     let mut schedule =
-        Schedule::new([slot("a", "j"), slot("a", "k"), slot("b", "l"), slot("b", "k")]);
+        Schedule::new([message("a", "j"), message("a", "k"), message("b", "l"), message("b", "k")]);
     assert_eq!(all(&mut schedule), [0, 2]);
     schedule.ended(0, false);
     schedule.ended(2, true);
@@ -120,8 +122,8 @@ fn a_message_that_was_cut_off_differs_from_one_that_never_ran() {
 
 /// Runs a batch of `count` messages, some at once, all of them done. Returns how many times a
 /// message was examined.
-fn looks(count: usize, slot: impl Fn(usize) -> Slot) -> usize {
-    let mut schedule = Schedule::new((0..count).map(slot));
+fn looks(count: usize, message: impl Fn(usize) -> Constraints) -> usize {
+    let mut schedule = Schedule::new((0..count).map(message));
     let mut running = VecDeque::new();
     loop {
         while running.len() < 10 {
@@ -138,10 +140,10 @@ fn looks(count: usize, slot: impl Fn(usize) -> Slot) -> usize {
 /// SQS delivers up to 10,000 messages at once, and a producer may give all of them one key.
 #[test]
 fn a_message_costs_the_same_in_a_large_batch() {
-    type Kind<'a> = (&'a str, &'a dyn Fn(usize) -> Slot);
+    type Kind<'a> = (&'a str, &'a dyn Fn(usize) -> Constraints);
     let request = |of: usize| {
         let fingerprint = Fingerprint::builder().bytes(&of.to_be_bytes()).finish();
-        Slot { group: None, identity: Some(("k".to_owned(), fingerprint)) }
+        Constraints { group: None, identity: Some(("k".to_owned(), fingerprint)) }
     };
     let kinds: [Kind<'_>; 5] = [
         ("no key", &|_| plain()),
@@ -150,33 +152,33 @@ fn a_message_costs_the_same_in_a_large_batch() {
         ("one key, other requests", &|index| request(index)),
         ("one key, three of each request", &|index| request(index / 3)),
     ];
-    for (kind, slot) in kinds {
+    for (kind, message) in kinds {
         for count in [100, 10_000] {
-            let looks = looks(count, slot);
+            let looks = looks(count, message);
             assert!(looks <= 4 * count, "{kind}: {looks} looks at {count} messages");
         }
     }
 }
 
-fn slots() -> impl Strategy<Value = Vec<Slot>> {
-    let slot = (prop::option::of(0u8..4), prop::option::of((0u8..5, 0u8..2)));
-    let slot = slot.prop_map(|(group, identity)| Slot {
+fn messages() -> impl Strategy<Value = Vec<Constraints>> {
+    let message = (prop::option::of(0u8..4), prop::option::of((0u8..5, 0u8..2)));
+    let message = message.prop_map(|(group, identity)| Constraints {
         group: group.map(|group| group.to_string()),
-        identity: identity.map(|(key, asks)| (key.to_string(), fingerprint(asks))),
+        identity: identity.map(|(key, payload)| (key.to_string(), fingerprint(payload))),
     });
-    prop::collection::vec(slot, 0..24)
+    prop::collection::vec(message, 0..24)
 }
 
 proptest! {
     /// The driver has any width, and messages end in any order with any result.
     #[test]
     fn every_message_gets_one_verdict_by_the_rules(
-        slots in slots(),
+        messages in messages(),
         limit in 1usize..6,
         ends in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 24),
         stop_after in 0usize..40,
     ) {
-        let mut schedule = Schedule::new(slots.clone());
+        let mut schedule = Schedule::new(messages.clone());
         let (mut running, mut ran, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let mut ends = ends.into_iter();
         loop {
@@ -187,9 +189,9 @@ proptest! {
                 let Some(index) = schedule.next() else { break };
                 prop_assert!(!ran.contains(&index), "{index} ran twice");
                 for other in &running {
-                    let (a, b): (&Slot, &Slot) = (&slots[index], &slots[*other]);
+                    let (a, b): (&Constraints, &Constraints) = (&messages[index], &messages[*other]);
                     prop_assert!(a.group.is_none() || a.group != b.group);
-                    let keys = [a, b].map(|slot| slot.identity.as_ref().map(|(key, _)| key));
+                    let keys = [a, b].map(|message| message.identity.as_ref().map(|(key, _)| key));
                     prop_assert!(keys[0].is_none() || keys[0] != keys[1]);
                 }
                 ran.push(index);
@@ -207,7 +209,7 @@ proptest! {
         for (index, is_done) in &over {
             prop_assert_eq!(verdicts[*index], if *is_done { Done } else { Failed });
         }
-        for (index, slot) in slots.iter().enumerate() {
+        for (index, message) in messages.iter().enumerate() {
             let verdict = verdicts[index];
             prop_assert!(verdict != CutOff);
             let stopped = over.len() >= stop_after;
@@ -215,13 +217,13 @@ proptest! {
             // A message that did not run has the verdict of a twin that did.
             if matches!(verdict, Done | Failed) && !ran.contains(&index) {
                 let twin = over.iter().any(|(other, is_done)| {
-                    slots[*other].identity == slot.identity && *is_done == (verdict == Done)
+                    messages[*other].identity == message.identity && *is_done == (verdict == Done)
                 });
-                prop_assert!(slot.identity.is_some() && twin);
+                prop_assert!(message.identity.is_some() && twin);
             }
             // In a group, nothing is done after something that is not.
             let before = (0..index).filter(|before| {
-                slot.group.is_some() && slots[*before].group == slot.group
+                message.group.is_some() && messages[*before].group == message.group
             });
             for before in before {
                 if verdicts[before] != Done {

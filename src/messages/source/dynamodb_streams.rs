@@ -3,7 +3,7 @@
 use aws_lambda_events::dynamodb::EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source};
+use super::{Batch, Body, Incoming, Parsed, Raw, Source};
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
@@ -30,10 +30,10 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
             keys.join(",")
         }),
     };
-    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, content: content(raw) }
+    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, parsed: parse(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Content<EventRecord> {
+fn parse(raw: &Raw<'_>) -> Parsed<EventRecord> {
     let record: EventRecord = raw.read("/eventSource", "aws:dynamodb", NAME)?;
     let broker_id = match (&record.event_source_arn, &record.change.sequence_number) {
         (Some(stream), Some(number)) => Some(format!("{stream}/{number}")),

@@ -24,8 +24,8 @@ pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
 
 fn split(event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
     let (body, id) = read(event).map_err(|fault| other_source(NAME, &fault.to_string()))?;
-    let content = decode(event, NAME).map(|record| (record, body));
-    let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, content }];
+    let parsed = decode(event, NAME).map(|record| (record, body));
+    let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, parsed }];
     Ok(Batch { messages, state: None })
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, decode, named, other_source};
+use super::{Batch, Body, Incoming, Parsed, Raw, Source, decode, named, other_source};
 use crate::error::JsonFault;
 use crate::messages::error::BatchError;
 use crate::messages::key::MessageKey;
@@ -89,10 +89,10 @@ fn incoming(
         (Some(cluster), Some(item)) => Some(format!("{cluster}/{item}")),
         _ => None,
     };
-    Incoming { item, group, content: content(raw, broker_id) }
+    Incoming { item, group, parsed: parse(raw, broker_id) }
 }
 
-fn content(raw: &Raw<'_>, broker_id: Option<String>) -> Content<KafkaRecord> {
+fn parse(raw: &Raw<'_>, broker_id: Option<String>) -> Parsed<KafkaRecord> {
     let headers = raw.tree.pointer("/headers").and_then(Value::as_array);
     let headers = headers.into_iter().flatten().filter_map(Value::as_object).flatten();
     let attributes = headers.map(|(name, value)| (name.clone(), text(value))).collect();

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::kinesis::KinesisEventRecord;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source};
+use super::{Batch, Body, Incoming, Parsed, Raw, Source};
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
@@ -23,10 +23,10 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
         Order::Source => Some(String::new()),
         Order::Key => raw.text("/kinesis/partitionKey").map(str::to_owned),
     };
-    Incoming { item: raw.item("/kinesis/sequenceNumber"), group, content: content(raw) }
+    Incoming { item: raw.item("/kinesis/sequenceNumber"), group, parsed: parse(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Content<KinesisEventRecord> {
+fn parse(raw: &Raw<'_>) -> Parsed<KinesisEventRecord> {
     let record: KinesisEventRecord = raw.read("/eventSource", "aws:kinesis", NAME)?;
     // `eventID` is `shard:sequence number`: a sequence number is unique only in its shard.
     let broker_id = match (&record.event_source_arn, &record.event_id) {

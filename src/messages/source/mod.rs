@@ -63,11 +63,11 @@ pub(crate) struct Incoming<R> {
     pub(crate) item: Option<ItemIdentifier>,
     /// The name of its order group, if any.
     pub(crate) group: Option<String>,
-    pub(crate) content: Content<R>,
+    pub(crate) parsed: Parsed<R>,
 }
 
 /// A record and its body, or why it cannot be read.
-pub(crate) type Content<R> = Result<(R, Body), Unreadable>;
+pub(crate) type Parsed<R> = Result<(R, Body), Unreadable>;
 
 /// Why a message cannot be read. No variant quotes the message.
 #[derive(Debug)]

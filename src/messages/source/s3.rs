@@ -3,7 +3,7 @@
 use aws_lambda_events::s3::S3EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Content, Incoming, Raw, Source};
+use super::{Batch, Body, Incoming, Parsed, Raw, Source};
 use crate::fingerprint::Fingerprint;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
@@ -21,10 +21,10 @@ pub(in crate::messages) const SOURCE: Source<S3EventRecord> = Source {
 fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
     // Used in the log only: S3's request id instead of the object's name.
     let item = raw.item("/responseElements/x-amz-request-id");
-    Incoming { item, group: None, content: content(raw) }
+    Incoming { item, group: None, parsed: parse(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Content<S3EventRecord> {
+fn parse(raw: &Raw<'_>) -> Parsed<S3EventRecord> {
     let record: S3EventRecord = raw.read("/eventSource", "aws:s3", NAME)?;
     let (bucket, object) = (&record.s3.bucket, &record.s3.object);
     // Neither the bucket's name nor the version nor the sequencer contains a `/`.

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sns::{MessageAttribute, SnsRecord};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source};
+use super::{Batch, Body, Incoming, Parsed, Raw, Source};
 use crate::messages::key::{BINARY, MessageKey};
 use crate::messages::response::Reporting;
 
@@ -17,10 +17,10 @@ pub(in crate::messages) const SOURCE: Source<SnsRecord> = Source {
 };
 
 fn incoming(raw: &Raw<'_>) -> Incoming<SnsRecord> {
-    Incoming { item: raw.item("/Sns/MessageId"), group: None, content: content(raw) }
+    Incoming { item: raw.item("/Sns/MessageId"), group: None, parsed: parse(raw) }
 }
 
-fn content(raw: &Raw<'_>) -> Content<SnsRecord> {
+fn parse(raw: &Raw<'_>) -> Parsed<SnsRecord> {
     let record: SnsRecord = raw.read("/EventSource", "aws:sns", NAME)?;
     check_type(&record.sns.sns_message_type)?;
     let attributes = record.sns.message_attributes.iter();

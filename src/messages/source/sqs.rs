@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 
-use super::{Batch, Body, Content, Incoming, Raw, Source, records};
+use super::{Batch, Body, Incoming, Parsed, Raw, Source, records};
 use crate::messages::error::BatchError;
 use crate::messages::key::{BINARY, MessageKey};
 use crate::messages::response::Reporting;
@@ -38,11 +38,11 @@ fn incoming(raw: &Raw<'_>, is_fifo: bool) -> Incoming<SqsMessage> {
     Incoming {
         item: raw.item("/messageId"),
         group: is_fifo.then(|| group.to_owned()),
-        content: content(raw),
+        parsed: parse(raw),
     }
 }
 
-fn content(raw: &Raw<'_>) -> Content<SqsMessage> {
+fn parse(raw: &Raw<'_>) -> Parsed<SqsMessage> {
     let record: SqsMessage = raw.read("/eventSource", "aws:sqs", NAME)?;
     let text = |attribute: &SqsMessageAttribute| attribute.string_value.clone().ok_or(BINARY);
     let attributes = record.message_attributes.iter();

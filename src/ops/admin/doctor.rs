@@ -105,7 +105,7 @@ impl Admin<'_> {
     async fn time(&self, checks: &mut Checks<'_>, scopes: &[Scope]) -> Result<(), Error> {
         let table = self.table();
         let own = Scope::new(OWN_SCOPE);
-        let key = RecordKey::unowned(scopes.first().unwrap_or(&own))?;
+        let key = RecordKey::probe(scopes.first().unwrap_or(&own))?;
         let mut trips = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..ROUND_TRIPS {
             let start = table.clock.now().uptime;

@@ -119,7 +119,7 @@ impl Idempotency {
         if self.core.is_disabled {
             return Ok(());
         }
-        let key = RecordKey::unowned(&Scope::new(OWN_SCOPE))?;
+        let key = RecordKey::probe(&Scope::new(OWN_SCOPE))?;
         match table.try_read(&key).await {
             Inspection::Answered(()) | Inspection::Denied(_) | Inspection::Failed(_) => Ok(()),
             Inspection::Misconfigured(error) | Inspection::NoResponse(error) => Err(error),
@@ -141,25 +141,26 @@ type AccessResults = (&'static str, Vec<(Access, Inspection<()>)>);
 /// All accesses to the records of a scope and to the parts of its large answers, whose leading keys
 /// differ.
 struct Probes {
-    unowned: OwnerId,
+    /// An owner that no call has.
+    owner: OwnerId,
     key: RecordKey,
 }
 
 impl Probes {
     fn new(scope: &Scope) -> Result<Self, Error> {
-        Ok(Self { unowned: random_owner()?, key: RecordKey::unowned(scope)? })
+        Ok(Self { owner: random_owner()?, key: RecordKey::probe(scope)? })
     }
 
     /// Sends all requests concurrently.
     async fn send(&self, table: &Table) -> Vec<AccessResults> {
-        let name = PartName { owner: self.unowned, digest: &[], number: 0 };
+        let name = PartName { owner: self.owner, digest: &[], number: 0 };
         let part = self.key.part(&name, table.schema.max_key_bytes());
         let of_parts = part.iter().map(|part| ("parts of answers", &Access::OF_PARTS[..], part));
         let all = std::iter::once(("records", &Access::ALL[..], &self.key)).chain(of_parts);
         let probes = all.map(async |(what, accesses, key)| {
             let tried = accesses
                 .iter()
-                .map(async |&access| (access, table.try_access(access, key, &self.unowned).await));
+                .map(async |&access| (access, table.try_access(access, key, &self.owner).await));
             (what, future::join_all(tried).await)
         });
         future::join_all(probes).await
@@ -193,7 +194,7 @@ impl<'a> Checks<'a> {
     /// Without a scope, one read detects a missing table or other keys, but checks no permissions.
     async fn table_alone(&mut self) -> Result<(), Error> {
         const SUBJECT: &str = "records";
-        let result = self.table.try_read(&RecordKey::unowned(&Scope::new(OWN_SCOPE))?).await;
+        let result = self.table.try_read(&RecordKey::probe(&Scope::new(OWN_SCOPE))?).await;
         match result {
             Inspection::Misconfigured(_) | Inspection::NoResponse(_) => {
                 self.response(SUBJECT, Access::Get.action(), result);
@@ -217,9 +218,9 @@ impl<'a> Checks<'a> {
             let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
             for (access, result) in results {
                 match result {
-                    Inspection::Denied(said) => {
+                    Inspection::Denied(message) => {
                         denied.push(access.action());
-                        words = said;
+                        words = message;
                     }
                     result @ (Inspection::Misconfigured(_) | Inspection::NoResponse(_)) => {
                         self.response(&subject, access.action(), result);
@@ -265,8 +266,8 @@ impl<'a> Checks<'a> {
                 self.no_response = Some(error);
                 return None;
             }
-            Inspection::Denied(said) => Finding::warning(subject, unchecked)
-                .fix(format!("grant {action} on the table (DynamoDB says: {said})")),
+            Inspection::Denied(message) => Finding::warning(subject, unchecked)
+                .fix(format!("grant {action} on the table (DynamoDB says: {message})")),
             Inspection::Misconfigured(error) => Finding::error(subject, error.to_string()),
             Inspection::Failed(error) => {
                 Finding::warning(subject, format!("{unchecked} now: {error}"))

@@ -156,7 +156,7 @@ impl Execution {
                 return Err(unconfirmed(name, invalid));
             }
             value = Checkpoint::Unavailable.encode();
-            unstorable = Some(self::unstorable(name, "DynamoDB refuses it").with_source(invalid));
+            unstorable = Some(self::unstorable(name, "DynamoDB rejects it").with_source(invalid));
         }
         match unstorable {
             None => Ok(()),

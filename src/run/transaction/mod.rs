@@ -93,7 +93,7 @@ impl<T> Transaction<T> {
     }
 
     /// An answer that is sent and not stored, with nothing written and the key free: the request
-    /// was refused, and may be sent again corrected. With items added it is an ordinary answer.
+    /// was rejected, and may be sent again corrected. With items added it is an ordinary answer.
     ///
     /// ```
     /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {

@@ -65,8 +65,8 @@ impl Core {
             in_doubt |= sent.is_in_doubt;
             let (error, is_final) = match sent.outcome {
                 WriteResult::Applied => return ItemsEnd::Applied,
-                WriteResult::ItemsRejected(refusal) if !in_doubt => {
-                    return ItemsEnd::NotApplied(refusal);
+                WriteResult::ItemsRejected(error) if !in_doubt => {
+                    return ItemsEnd::NotApplied(error);
                 }
                 // Not sent again: with another token, the items could be applied twice.
                 WriteResult::ItemsRejected(_)

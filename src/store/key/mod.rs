@@ -6,12 +6,14 @@
 //! segment `%t`, which no other segment can equal.
 
 pub(crate) mod derived;
+mod escape;
 
 use std::fmt;
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
+use self::escape::{TENANT, escape_segment, is_escaped};
 use crate::error::{Error, ErrorKind};
 use crate::store::record::OwnerId;
 
@@ -47,7 +49,7 @@ impl Scope {
     #[must_use]
     pub fn new(segment: &str) -> Self {
         let mut encoded = String::with_capacity(segment.len());
-        encode_segment(&mut encoded, segment);
+        escape_segment(&mut encoded, segment);
         Self(encoded)
     }
 
@@ -63,7 +65,7 @@ impl Scope {
     #[must_use]
     pub fn segment(mut self, segment: &str) -> Self {
         self.0.push('/');
-        encode_segment(&mut self.0, segment);
+        escape_segment(&mut self.0, segment);
         self
     }
 
@@ -115,13 +117,13 @@ impl Scope {
     pub fn from_encoded(encoded: &str) -> Result<Self, Error> {
         let mut segments = encoded.split('/');
         let names_operation =
-            segments.next().is_some_and(|operation| !operation.is_empty() && is_encoded(operation));
+            segments.next().is_some_and(|operation| !operation.is_empty() && is_escaped(operation));
         let mut is_valid = names_operation;
         while let Some(segment) = segments.next() {
             let is_tenant = segment == TENANT;
             let named = if is_tenant { segments.next() } else { Some(segment) };
             is_valid &=
-                named.is_some_and(|name| is_encoded(name) && !(is_tenant && name.is_empty()));
+                named.is_some_and(|name| is_escaped(name) && !(is_tenant && name.is_empty()));
         }
         if !is_valid {
             let message = format!(
@@ -172,27 +174,6 @@ impl Scope {
             }
         }
         Ok(())
-    }
-}
-
-/// Marks the next segment as a tenant. The user's `%` is encoded as `%25`, so no user's segment
-/// equals this one.
-const TENANT: &str = "%t";
-
-/// Returns whether the text is an encoded segment.
-fn is_encoded(segment: &str) -> bool {
-    let is_escape = |after: &str| ["25", "23", "2F"].iter().any(|code| after.starts_with(code));
-    !segment.contains('#') && segment.split('%').skip(1).all(is_escape)
-}
-
-fn encode_segment(into: &mut String, segment: &str) {
-    for c in segment.chars() {
-        match c {
-            '%' => into.push_str("%25"),
-            '#' => into.push_str("%23"),
-            '/' => into.push_str("%2F"),
-            other => into.push(other),
-        }
     }
 }
 
@@ -260,8 +241,8 @@ impl RecordKey {
         Ok(Self { pk, scope_len: scope.0.len() })
     }
 
-    /// Returns a key of this scope that no record has, because a caller's key is never empty.
-    pub(crate) fn unowned(scope: &Scope) -> Result<Self, Error> {
+    /// Returns the key of this scope for probes: no record has it, because a caller's key is never empty.
+    pub(crate) fn probe(scope: &Scope) -> Result<Self, Error> {
         scope.check()?;
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }

@@ -189,7 +189,7 @@ fn a_newer_recipe_of_the_fingerprint_is_an_error_that_names_it() {
     assert!(error.to_string().contains("recipe 2"), "{error}");
 }
 
-fn is_refusal(error: &Error) -> bool {
+fn is_rejection(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::NewerRecord)
 }
 
@@ -251,7 +251,7 @@ proptest! {
         names.sort();
         item.insert(names[at % names.len()].clone(), value);
         if let Err(error) = Record::decode(&schema(), item) {
-            prop_assert!(is_refusal(&error), "{:?}", error);
+            prop_assert!(is_rejection(&error), "{:?}", error);
         }
     }
 
@@ -305,7 +305,7 @@ proptest! {
             }
         }
         if let Err(error) = Record::decode(&schema(), item) {
-            prop_assert!(is_refusal(&error), "{:?}", error);
+            prop_assert!(is_rejection(&error), "{:?}", error);
         }
     }
 }

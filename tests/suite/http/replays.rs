@@ -174,7 +174,7 @@ async fn signals_tell_a_replay_from_a_first_answer() {
         api.send(post("k", "{}")).await;
         api.send(post("k", "{}")).await;
         api.send(post("k", "[]")).await;
-        let ended = listener.said("an idempotent call has ended");
+        let ended = listener.logged("an idempotent call has ended");
         let outcomes: Vec<_> = ended.iter().map(|event| event.get("outcome")).collect();
         assert_eq!(outcomes, ["first", "replay", "mismatch"]);
     })

@@ -110,7 +110,7 @@ async fn signals_tell_that_a_message_ran_without_a_record() {
     let service = consumer.handler(noting(&ran)).unwrap();
     let listener = crate::support::listener::Listener::start();
     invoke(&service, &sqs([without_key("1", "a")])).await;
-    let ended = listener.said("an idempotent call has ended");
+    let ended = listener.logged("an idempotent call has ended");
     let outcomes: Vec<_> = ended.iter().map(|event| event.get("outcome")).collect();
     assert_eq!(outcomes, ["unprotected"]);
 }

@@ -81,7 +81,7 @@ impl Listener {
         self.state().events.clone()
     }
 
-    pub(crate) fn said(&self, message: &str) -> Vec<Heard> {
+    pub(crate) fn logged(&self, message: &str) -> Vec<Heard> {
         self.events().into_iter().filter(|event| event.message() == message).collect()
     }
 

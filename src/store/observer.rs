@@ -19,13 +19,13 @@ use super::components;
 use crate::clock::{Local, Machine, StoreTime, Timestamp};
 
 tokio::task_local! {
-    /// The probe of the request that is being sent.
-    static PROBE: Probe;
+    /// The observer of the request that is being sent.
+    static OBSERVER: Observer;
 }
 
 /// What the interceptor has observed of one request.
 #[derive(Clone)]
-pub(super) struct Probe {
+pub(super) struct Observer {
     machine: Machine,
     seen: Arc<Mutex<Seen>>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Probe {
 /// The interceptor. It belongs to the client: for an interceptor of a single request the SDK would
 /// build its configuration again.
 #[derive(Debug)]
-struct ProbeInterceptor(Arc<Snapshot>);
+struct ObserverInterceptor(Arc<Snapshot>);
 
 /// Whether a snapshot of the machine is about to be taken. Connections that are open then do not survive
 /// it.
@@ -45,12 +45,12 @@ pub(crate) struct Snapshot {
     pub(crate) is_prepared: AtomicBool,
 }
 
-/// Returns the same client, with its connections and credentials, whose requests a [`Probe`] can
-/// watch.
+/// Returns the same client, with its connections and credentials, whose requests an [`Observer`] can
+/// observe.
 ///
 /// Between two tries it waits at most an eighth of `request_timeout`. The first request of a call
 /// may take half of that timeout, so the SDK's four tries fit even if each of them is throttled.
-pub(crate) fn watchable(
+pub(crate) fn observable(
     client: &Client,
     snapshot: Arc<Snapshot>,
     request_timeout: Duration,
@@ -61,7 +61,7 @@ pub(crate) fn watchable(
     config.set_retry_config(Some(retries.with_max_backoff(longest)));
     // A permanent interceptor cannot be disabled, so the SDK does not check that before each of its
     // twenty hooks.
-    config.push_interceptor(SharedInterceptor::permanent(ProbeInterceptor(snapshot)));
+    config.push_interceptor(SharedInterceptor::permanent(ObserverInterceptor(snapshot)));
     Client::from_conf(config.build())
 }
 
@@ -78,14 +78,14 @@ pub(super) struct Seen {
     sent: Option<Local>,
 }
 
-impl Probe {
+impl Observer {
     pub(super) fn new(machine: &Machine) -> Self {
         Self { machine: machine.clone(), seen: Arc::default() }
     }
 
-    /// Sends a request of a [watchable] client. The SDK runs its interceptors within this future.
-    pub(super) fn watch<F: Future>(&self, request: F) -> impl Future<Output = F::Output> {
-        PROBE.scope(self.clone(), request)
+    /// Sends a request of a [observable] client. The SDK runs its interceptors within this future.
+    pub(super) fn observe<F: Future>(&self, request: F) -> impl Future<Output = F::Output> {
+        OBSERVER.scope(self.clone(), request)
     }
 
     pub(super) fn seen(&self) -> Seen {
@@ -93,18 +93,18 @@ impl Probe {
     }
 }
 
-/// Updates the probe of the request that is being sent.
-fn with_probe(f: impl FnOnce(&mut Seen, Local)) {
-    // Requests without a probe are not watched, for example those that create the table.
-    let _ = PROBE.try_with(|Probe { machine, seen }| {
+/// Updates the observer of the request that is being sent.
+fn with_observer(f: impl FnOnce(&mut Seen, Local)) {
+    // Requests without a observer are not observed, for example those that create the table.
+    let _ = OBSERVER.try_with(|Observer { machine, seen }| {
         let now = machine.now();
         f(&mut seen.lock().unwrap_or_else(PoisonError::into_inner), now);
     });
 }
 
-impl Intercept for ProbeInterceptor {
+impl Intercept for ObserverInterceptor {
     fn name(&self) -> &'static str {
-        "IdempotencyProbe"
+        "IdempotencyObserver"
     }
 
     /// Runs after the request is signed, because the signature must not cover this header.
@@ -126,7 +126,7 @@ impl Intercept for ProbeInterceptor {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        with_probe(|seen, now| {
+        with_observer(|seen, now| {
             seen.sent = Some(now);
             seen.was_sent = true;
         });
@@ -141,7 +141,7 @@ impl Intercept for ProbeInterceptor {
     ) -> Result<(), BoxError> {
         let date = context.response().headers().get("date").and_then(parse_date);
         let is_success = context.response().status().is_success();
-        with_probe(|seen, received| {
+        with_observer(|seen, received| {
             seen.was_answered = is_success;
             seen.time = match (date, seen.sent) {
                 (Some(date), Some(sent)) => Some(StoreTime { date, sent, received }),
@@ -160,7 +160,7 @@ impl Intercept for ProbeInterceptor {
         // A 4xx response proves that the request was rejected. Other errors prove nothing.
         let rejected =
             context.response().is_some_and(|response| response.status().is_client_error());
-        with_probe(|seen, _| {
+        with_observer(|seen, _| {
             let was_sent = seen.sent.take().is_some();
             seen.in_doubt |= was_sent && !rejected;
         });

@@ -11,7 +11,7 @@ use super::key::NoKey;
 use super::message::Message;
 use super::response::ItemIdentifier;
 use super::settings::{FailureAction, MissingKey};
-use super::source::{Body, Content, Unreadable};
+use super::source::{Body, Parsed, Unreadable};
 use crate::answer::AnswerRules;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, RunError};
@@ -21,26 +21,26 @@ use crate::run::call::CallContext;
 use crate::run::execution::Execution;
 use crate::run::user_code::{self, Panic};
 
-/// How a message is handled.
-pub(super) enum Work<R> {
+/// A message that was read, by how it is handled.
+pub(super) enum Prepared<R> {
     /// Run it once; the message contains its key.
     Run { message: Message<R>, fingerprint: Fingerprint },
     /// Run it without a record, because it has no key and [`MissingKey::RunUnprotected`] is set.
     RunUnprotected { message: Message<R> },
     /// Do not run it: no further delivery can fix it.
-    Refuse { reason: String, action: FailureAction },
+    Reject { reason: String, action: FailureAction },
     /// Do not run it: code that read it panicked, so nothing is known about the message.
     Panicked { reason: &'static str },
 }
 
 /// Finds the key of a message, or the reason why it must not run.
-pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
-    let refuse = |reason| Work::Refuse { reason, action: config.malformed };
-    let (mut message, body) = match content.and_then(|content| open(config, content)) {
+pub(super) fn prepare<R>(config: &Config<R>, parsed: Parsed<R>) -> Prepared<R> {
+    let reject = |reason| Prepared::Reject { reason, action: config.malformed };
+    let (mut message, body) = match parsed.and_then(|parsed| open(config, parsed)) {
         Ok(opened) => opened,
-        Err(Unreadable::Malformed(reason)) => return refuse(reason),
+        Err(Unreadable::Malformed(reason)) => return reject(reason),
         Err(Unreadable::Panicked) => {
-            return Work::Panicked { reason: "reading the record panicked" };
+            return Prepared::Panicked { reason: "reading the record panicked" };
         }
     };
     // The user's closures. A panic affects only this message.
@@ -48,20 +48,22 @@ pub(super) fn prepare<R>(config: &Config<R>, content: Content<R>) -> Work<R> {
     match identified {
         Ok(Ok((key, fingerprint))) => {
             message.key = Some(key);
-            Work::Run { message, fingerprint }
+            Prepared::Run { message, fingerprint }
         }
         Ok(Err(_)) | Err(_) if config.calls.core().is_disabled => {
             // While idempotency is switched off, no message is rejected because of its key.
-            Work::Run { message, fingerprint: body.fingerprint }
+            Prepared::Run { message, fingerprint: body.fingerprint }
         }
-        Ok(Err(NoKey::Invalid(reason))) => refuse(reason),
+        Ok(Err(NoKey::Invalid(reason))) => reject(reason),
         Ok(Err(NoKey::Missing(reason))) => match config.missing_key {
-            MissingKey::Fail => Work::Refuse { reason, action: FailureAction::Report },
-            MissingKey::Acknowledge => Work::Refuse { reason, action: FailureAction::Acknowledge },
-            MissingKey::RunUnprotected => Work::RunUnprotected { message },
+            MissingKey::Fail => Prepared::Reject { reason, action: FailureAction::Report },
+            MissingKey::Acknowledge => {
+                Prepared::Reject { reason, action: FailureAction::Acknowledge }
+            }
+            MissingKey::RunUnprotected => Prepared::RunUnprotected { message },
         },
         // The panic's message is on stderr. It is not logged, because it could quote the message.
-        Err(_) => Work::Panicked { reason: "looking for its key or fingerprint panicked" },
+        Err(_) => Prepared::Panicked { reason: "looking for its key or fingerprint panicked" },
     }
 }
 
@@ -92,7 +94,7 @@ fn identify<R>(
 /// The time that is reserved for sending the response. A handler that runs at that point is
 /// dropped: after the end of the invocation Lambda accepts no response, and the results of all
 /// other messages would be lost.
-const ANSWER_MARGIN: Duration = Duration::from_millis(250);
+const RESPONSE_MARGIN: Duration = Duration::from_millis(250);
 
 /// The times at which a batch must stop.
 #[derive(Clone, Copy)]
@@ -109,7 +111,7 @@ impl Times {
     pub(super) fn new(clock: &Clock, deadline: Deadline, margin: Duration) -> Self {
         // With a margin longer than the invocation, no message would run.
         let margin = margin.min(clock.left(deadline) / 2);
-        let (last_start, cut_off) = (deadline.minus(margin), deadline.minus(ANSWER_MARGIN));
+        let (last_start, cut_off) = (deadline.minus(margin), deadline.minus(RESPONSE_MARGIN));
         Self { deadline, last_start, cut_off }
     }
 }
@@ -135,7 +137,7 @@ pub(super) async fn perform<R, F, Fut, E>(
     config: &Config<R>,
     handler: &F,
     item: Option<&ItemIdentifier>,
-    work: Work<R>,
+    prepared: Prepared<R>,
     times: Option<Times>,
 ) -> bool
 where
@@ -146,10 +148,10 @@ where
     let deadline = times.map(|times| times.deadline);
     let log = Log { operation: config.calls.scope.operation(), service: config.source.name, item };
     let running = async {
-        match work {
-            Work::Refuse { reason, action } => log.disposed(action, &reason),
-            Work::Panicked { reason } => log.failed(reason),
-            Work::RunUnprotected { message } => match without_record(config, deadline) {
+        match prepared {
+            Prepared::Reject { reason, action } => log.disposed(action, &reason),
+            Prepared::Panicked { reason } => log.failed(reason),
+            Prepared::RunUnprotected { message } => match without_record(config, deadline) {
                 Ok(execution) => {
                     log.unprotected();
                     let done = handler(message, execution.clone()).await;
@@ -159,7 +161,7 @@ where
                 }
                 Err(error) => log.ended::<R, E>(config, Err(error.into())),
             },
-            Work::Run { message, fingerprint } => {
+            Prepared::Run { message, fingerprint } => {
                 let key = message.key.clone().unwrap_or_default();
                 let call =
                     Call::new(config.calls.clone(), key).fingerprint(fingerprint).ends(deadline);

@@ -18,7 +18,7 @@ use crate::run::execution::Execution;
 impl Execution {
     /// Runs `work`, the handler and the completion, and renews the lease next to it if the policy says
     /// so.
-    pub(crate) async fn drive<F: Future>(&self, work: F) -> F::Output {
+    pub(crate) async fn run_with_renewals<F: Future>(&self, work: F) -> F::Output {
         let renewal = self.policy().lease.renewed(self.inner.call.deadline);
         let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
         tokio::select! {
@@ -31,7 +31,7 @@ impl Execution {
 
     /// Runs a handler until its lease expires or is lost. Then the handler is dropped, `None` is returned,
     /// and the record stays PENDING, because it is unknown what the handler has done.
-    pub(crate) async fn guard<F: Future>(&self, handler: F) -> Option<F::Output> {
+    pub(crate) async fn run_until_lease_ends<F: Future>(&self, handler: F) -> Option<F::Output> {
         let continues = self.policy().lease_expired == LeaseExpired::Continue;
         if !self.is_protected() || continues || is_broken(FaultPoint::PollAfterTheLease) {
             return Some(handler.await);

@@ -8,7 +8,7 @@ use crate::error::{ConditionFailed, Error, ErrorKind, Failed};
 
 const CONDITION: &str = "ConditionalCheckFailed";
 
-pub(super) fn judge(reasons: Vec<CancellationReason>) -> WriteResult<Error> {
+pub(super) fn cancellation_result(reasons: Vec<CancellationReason>) -> WriteResult<Error> {
     let codes: Vec<String> = reasons.iter().map(|reason| code(reason).to_owned()).collect();
     let mut reasons = reasons.into_iter();
     let (own, theirs) = (reasons.next(), reasons.enumerate());
@@ -26,11 +26,11 @@ pub(super) fn judge(reasons: Vec<CancellationReason>) -> WriteResult<Error> {
         None => return retry(),
         Some(_) => {}
     }
-    refused(theirs).map_or_else(retry, WriteResult::ItemsRejected)
+    items_error(theirs).map_or_else(retry, WriteResult::ItemsRejected)
 }
 
 /// Returns why the caller's items were rejected, if they were.
-fn refused(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<Error> {
+fn items_error(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Option<Error> {
     let mut failed = Vec::new();
     for (index, reason) in theirs {
         if is_invalid(&reason) {
@@ -64,17 +64,17 @@ fn invalid(index: Option<usize>, reason: CancellationReason) -> Error {
 
 /// DynamoDB rejected the transaction as invalid, because of the item with this index if it named one.
 pub(super) fn rejected_as_invalid(index: Option<usize>, message: &str) -> Error {
-    let refused = index.map_or("the transaction".to_owned(), |index| format!("item {index}"));
-    Error::invalid_transaction(format!("DynamoDB refuses {refused}: {message}"))
+    let rejected = index.map_or("the transaction".to_owned(), |index| format!("item {index}"));
+    Error::invalid_transaction(format!("DynamoDB rejects {rejected}: {message}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn judged(codes: &[&str]) -> String {
+    fn name_of_result(codes: &[&str]) -> String {
         let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
-        match judge(reasons.collect()) {
+        match cancellation_result(reasons.collect()) {
             WriteResult::Rejected(_) => "record".to_owned(),
             WriteResult::ItemsRejected(error) => match error.condition_failed() {
                 Some(failed) => {
@@ -99,13 +99,13 @@ mod tests {
             (vec![failed, invalid], "record"),
             (vec![conflict, failed], "retry"),
             (vec!["ThrottlingError", failed], "retry"),
-            (vec![invalid, failed], "DynamoDB refuses the transaction: ValidationError"),
+            (vec![invalid, failed], "DynamoDB rejects the transaction: ValidationError"),
             (vec![none, failed, none, failed], "condition [0, 2]"),
             (vec![none, conflict, failed], "condition [1]"),
-            (vec![none, failed, invalid], "DynamoDB refuses item 1: ValidationError"),
+            (vec![none, failed, invalid], "DynamoDB rejects item 1: ValidationError"),
             (
                 vec![none, "ItemCollectionSizeLimitExceeded"],
-                "DynamoDB refuses item 0: ItemCollectionSizeLimitExceeded",
+                "DynamoDB rejects item 0: ItemCollectionSizeLimitExceeded",
             ),
             (vec![none, conflict], "retry"),
             (vec![none, "ProvisionedThroughputExceeded"], "retry"),
@@ -113,7 +113,7 @@ mod tests {
             (vec![none, none], "retry"),
             (vec![], "retry"),
         ] {
-            assert_eq!(judged(&codes), expected, "{codes:?}");
+            assert_eq!(name_of_result(&codes), expected, "{codes:?}");
         }
     }
 }

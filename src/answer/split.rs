@@ -17,8 +17,8 @@ use crate::store::record::OwnerId;
 
 /// The limits for the size of a part; only the last part may be smaller. With its other attributes a
 /// part is just below a whole number of KB, so that the attributes cost no additional unit.
-const MOST_PART_BYTES: usize = 128 * 1024 - ATTRIBUTES_BYTES;
-const LEAST_PART_BYTES: usize = 32 * 1024 - ATTRIBUTES_BYTES;
+const MAX_PART_BYTES: usize = 128 * 1024 - ATTRIBUTES_BYTES;
+const MIN_PART_BYTES: usize = 32 * 1024 - ATTRIBUTES_BYTES;
 const ATTRIBUTES_BYTES: usize = 512;
 
 /// The limit for the number of parts. No answer of that size is stored.
@@ -26,12 +26,12 @@ const MAX_PARTS: u32 = 1 << 20;
 
 /// The most parts that are in flight at once, and the number of parts of an answer of up to a
 /// megabyte.
-pub(crate) const MOST_AT_ONCE: usize = 9;
+pub(crate) const MAX_PARTS_IN_FLIGHT: usize = 9;
 
-/// Of an answer up to this size, [`LEAST_AT_ONCE_BYTES`] may always be written at once, even if that takes
+/// Of an answer up to this size, [`MIN_BYTES_IN_FLIGHT`] may always be written at once, even if that takes
 /// more memory: it saves two round trips.
 const SHORT_BYTES: usize = 256 * 1024;
-const LEAST_AT_ONCE_BYTES: usize = 96 * 1024;
+const MIN_BYTES_IN_FLIGHT: usize = 96 * 1024;
 
 /// The memory that each byte in flight takes, in bytes (`tests/cost/memory.rs`): as plain bytes, as
 /// base64, as JSON, and the SDK's spare capacity.
@@ -118,24 +118,24 @@ impl Manifest {
         fields.contains_key(PARTS)
     }
 
-    /// Returns how many parts may be written at once. Storing an answer may take two and a half
+    /// Returns how many writes of parts may be in flight. Storing an answer may take two and a half
     /// times its size in memory, which includes its plain and its encoded bytes.
-    pub(crate) fn writes_at_once(&self) -> usize {
+    pub(crate) fn max_writes_in_flight(&self) -> usize {
         let encoded = if self.codec == Codec::Raw { 0 } else { self.bytes };
         let room = (self.plain_bytes / 2 * 3).saturating_sub(encoded) / MEMORY_OF_A_WRITE;
         let is_short = self.plain_bytes <= SHORT_BYTES;
-        let room = if is_short { room.max(LEAST_AT_ONCE_BYTES) } else { room };
+        let room = if is_short { room.max(MIN_BYTES_IN_FLIGHT) } else { room };
         let parts = usize::try_from(self.parts).unwrap_or(usize::MAX);
         // The last part may be short.
-        let at_once = (room.saturating_mul(parts) + self.bytes / 4) / self.bytes.max(1);
-        at_once.clamp(1, MOST_AT_ONCE)
+        let writes = (room.saturating_mul(parts) + self.bytes / 4) / self.bytes.max(1);
+        writes.clamp(1, MAX_PARTS_IN_FLIGHT)
     }
 }
 
 /// Returns the size of each part of an answer of `bytes` bytes.
 fn part_bytes(bytes: usize) -> usize {
-    let even = (bytes.div_ceil(MOST_AT_ONCE) + ATTRIBUTES_BYTES).next_multiple_of(1024);
-    let even = (even - ATTRIBUTES_BYTES).clamp(LEAST_PART_BYTES, MOST_PART_BYTES);
+    let even = (bytes.div_ceil(MAX_PARTS_IN_FLIGHT) + ATTRIBUTES_BYTES).next_multiple_of(1024);
+    let even = (even - ATTRIBUTES_BYTES).clamp(MIN_PART_BYTES, MAX_PART_BYTES);
     fault_injection::part_bytes().unwrap_or(even)
 }
 
@@ -151,14 +151,14 @@ fn number<T: std::str::FromStr>(
 
 /// The bytes of an answer, to be written in parts before their record.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) struct AnswerParts {
     pub(crate) manifest: Manifest,
     encoded: Encoded,
     part_bytes: usize,
     fits_in_record: bool,
 }
 
-impl Content {
+impl AnswerParts {
     /// Splits the bytes into parts; `None` if there are too many.
     pub(super) fn new(encoded: Encoded, owner: &OwnerId, fits_in_record: bool) -> Option<Self> {
         let part_bytes = part_bytes(encoded.len());

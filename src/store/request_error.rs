@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind};
 
 /// An SDK error, by what is known about the request.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum RequestError {
     /// The request was not sent, or DynamoDB responded that it was not executed.
-    Refused(Error),
+    NotExecuted(Error),
     /// Not executed, because of a conflict with another write or transaction.
     Conflict(Error),
     /// DynamoDB will never execute this request.
@@ -20,10 +20,10 @@ pub(super) enum Fault {
     Unknown(Error),
 }
 
-impl Fault {
+impl RequestError {
     pub(super) fn into_error(self) -> Error {
         match self {
-            Self::Refused(error)
+            Self::NotExecuted(error)
             | Self::Conflict(error)
             | Self::Invalid(error)
             | Self::Unknown(error) => error,
@@ -38,7 +38,7 @@ pub(super) fn timed_out(after: Duration) -> Error {
 
 /// An error before the request was sent, while it was built or signed. DynamoDB cannot be the
 /// cause, and a retry does not help.
-pub(super) fn unsent<E>(error: SdkError<E>) -> Fault
+pub(super) fn unsent<E>(error: SdkError<E>) -> RequestError
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
 {
@@ -52,8 +52,8 @@ where
              (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
                 .to_owned()
         }
-    } else if says(&error, "Missing Region").is_some()
-        || says(&error, "missing signing region").is_some()
+    } else if source_containing(&error, "Missing Region").is_some()
+        || source_containing(&error, "missing signing region").is_some()
     {
         "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
          any, such as us-east-1"
@@ -67,10 +67,10 @@ where
          valid endpoint and the table's name"
             .to_owned()
     };
-    Fault::Refused(Error::new(ErrorKind::Configuration, message).with_source(error))
+    RequestError::NotExecuted(Error::new(ErrorKind::Configuration, message).with_source(error))
 }
 
-pub(super) fn sort<E>(table: &str, error: SdkError<E>) -> Fault
+pub(super) fn classify<E>(table: &str, error: SdkError<E>) -> RequestError
 where
     E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
 {
@@ -79,25 +79,25 @@ where
         // An earlier try may have been executed, before the credentials expired.
         _ if has_no_credentials(&error) || has_no_scheme(&error) => unsent(error),
         SdkError::ServiceError(context) => {
-            let refused = context.raw().status().is_client_error();
+            let is_client_error = context.raw().status().is_client_error();
             let code = context.err().code().map(str::to_owned);
             let (kind, message) = explain(table, context.err().code(), context.err().message());
-            let sorted = Error::new(kind, message).with_source(error);
+            let classified = Error::new(kind, message).with_source(error);
             match code.as_deref() {
-                _ if !refused => Fault::Unknown(sorted),
-                Some("ValidationException") => Fault::Invalid(sorted),
+                _ if !is_client_error => RequestError::Unknown(classified),
+                Some("ValidationException") => RequestError::Invalid(classified),
                 Some(
                     "TransactionConflictException"
                     | "TransactionInProgressException"
                     | "ReplicatedWriteConflictException",
-                ) => Fault::Conflict(sorted),
-                _ => Fault::Refused(sorted),
+                ) => RequestError::Conflict(classified),
+                _ => RequestError::NotExecuted(classified),
             }
         }
         // A timeout, a dispatch failure, an unreadable response, or a kind of a later version.
         _ => {
             let message = "DynamoDB could not be reached, or its response was lost";
-            Fault::Unknown(Error::new(ErrorKind::Unavailable, message).with_source(error))
+            RequestError::Unknown(Error::new(ErrorKind::Unavailable, message).with_source(error))
         }
     }
 }
@@ -157,18 +157,18 @@ fn needs(action: Option<&str>) -> String {
 
 /// Returns the action that DynamoDB names: "… is not authorized to perform: dynamodb:PutItem on
 /// resource: …".
-fn denied_action(said: &str) -> Option<&str> {
-    let (_, action) = said.split_once("perform: ")?;
+fn denied_action(message: &str) -> Option<&str> {
+    let (_, action) = message.split_once("perform: ")?;
     action.split_whitespace().next().filter(|action| action.starts_with("dynamodb:"))
 }
 
-/// Returns the first error in the chain of sources whose text contains `words`. The SDK has no type
+/// Returns the first error in the chain of sources whose text contains `part`. The SDK has no type
 /// for some causes, only a sentence.
-fn says(error: &(dyn StdError + 'static), words: &str) -> Option<String> {
+fn source_containing(error: &(dyn StdError + 'static), part: &str) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
         let text = error.to_string();
-        if text.contains(words) {
+        if text.contains(part) {
             return Some(text);
         }
         next = error.source();
@@ -180,7 +180,7 @@ fn says(error: &(dyn StdError + 'static), words: &str) -> Option<String> {
 /// without.
 fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
     const SAYS: &str = "cargo feature(s) enabled: ";
-    let text = says(error, SAYS)?;
+    let text = source_containing(error, SAYS)?;
     let (_, rest) = text.split_once(SAYS)?;
     let feature = rest.split(['.', ' ']).next().unwrap_or(rest);
     let fix = match feature {
@@ -209,7 +209,7 @@ fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
 }
 
 fn has_no_scheme(error: &(dyn StdError + 'static)) -> bool {
-    says(error, "endpoint must contain scheme").is_some()
+    source_containing(error, "endpoint must contain scheme").is_some()
 }
 
 #[cfg(test)]
