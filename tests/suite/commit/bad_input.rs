@@ -157,7 +157,7 @@ async fn what_only_dynamodb_can_refuse_is_an_error_of_the_items() {
         wrong.update.as_mut().unwrap().update_expression = "ADD".to_owned();
         let result = execution.commit("paid", [wrong]).await;
         let error = invalid(&result.unwrap_err());
-        assert!(error.starts_with("DynamoDB refuses the transaction: "), "{error}");
+        assert!(error.starts_with("DynamoDB rejects the transaction: "), "{error}");
         let result = execution.commit("paid", [count("no-such-table", "a")]).await;
         assert_eq!(commit_kind(&result), ErrorKind::Configuration);
         book_in(&execution, table, &runs).await
