@@ -1,5 +1,6 @@
 //! Recipes: how a request becomes 32 bytes. A record stores the number of its recipe, so a later
-//! version can change the recipe and still compare the requests of an earlier version.
+//! version can change the recipe and still compare the requests of an earlier version. Each adapter decides
+//! which parts of a request are hashed: for HTTP, `http/fingerprint.rs`.
 
 use std::fmt;
 

@@ -29,7 +29,7 @@ pub struct Rules {
     pub completion_timeout: Duration,
     /// When the caller's time is over.
     pub deadline: Option<Deadline>,
-    /// How wrong a `Date` may be.
+    /// By how much local time may differ from store time.
     pub tolerance: Duration,
     /// How long all requests of an acquisition may take together.
     pub request_timeout: Duration,

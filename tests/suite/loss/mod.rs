@@ -3,6 +3,7 @@
 
 mod commit_doubt;
 pub(crate) mod dropped;
+mod dropped_commits;
 mod hiccups;
 #[cfg(feature = "lambda")]
 mod killed;

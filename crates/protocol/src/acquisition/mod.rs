@@ -197,7 +197,8 @@ enum Intent {
 enum Obstacle {
     Nothing,
     Running(ObservedLease),
-    /// The operation is over, or this call must not run it. After a stale read, it may only have been so.
+    /// The record that was read forbids a run, or it could not be read. After a stale read, this may no
+    /// longer be true.
     MustNotRun,
 }
 

@@ -1,8 +1,8 @@
 //! The machine that finishes an execution: it holds the lease, stores the answer, keeps a failure or
 //! releases the key, and commits.
 //!
-//! Each write of an owner that can end its record excludes the others by its condition: DynamoDB applies
-//! the first one and rejects the others. The result is what was applied.
+//! A commit, a release and a kept failure require the owner's PENDING record, so DynamoDB applies at most one
+//! of them. A completion also accepts a RELEASED record: an owner sends a completion or a release, never both.
 
 mod commit;
 mod lease;

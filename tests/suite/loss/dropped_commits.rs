@@ -1,0 +1,68 @@
+//! Commits whose futures the handler drops: what they wrote stands.
+
+use dynamodb_idempotency::{Error, ErrorKind, Outcome, RunError};
+
+use crate::support::effects::count;
+use crate::support::raw::status;
+use crate::support::{Act, Gate, Link, Store, kind};
+
+/// A handler that drops its commit, as with a timeout around it.
+async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>, ErrorKind> {
+    let (link, gate) = (Link::default(), Gate::default());
+    let idempotency = store.over(&link);
+    link.wire.next("TransactWriteItems", act(gate.clone()));
+    let result = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
+        tokio::select! {
+            biased;
+            booked = execution.commit("booked", [count(store.table(), "effect")]) => panic!("too early: {booked:?}"),
+            () = gate.reached() => {}
+        }
+        Ok::<_, Error>("not waited for".to_owned())
+    });
+    result.await.map_err(|error| kind::<(), _>(Err::<(), RunError<Error>>(error)))
+}
+
+#[tokio::test]
+async fn one_that_the_handler_did_not_wait_for_is_put_beyond_doubt() {
+    let store = Store::open().await;
+    assert_eq!(dropped(Act::HoldRequest, &store).await, Err(ErrorKind::NothingCommitted));
+    assert_eq!(status(&store.record("charge#k").await), "RELEASED");
+    assert_eq!(store.counted("effect").await, 0);
+    let landed = dropped(Act::HoldResponse, &store).await;
+    assert_eq!(landed, Ok(Outcome::Executed("booked".to_owned())));
+    assert_eq!(store.counted("effect").await, 1);
+}
+
+#[tokio::test]
+async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows_it() {
+    for large in [false, true] {
+        let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
+        let answer = if large { "x".repeat(100_000) } else { "first".to_owned() };
+        link.wire.next("TransactWriteItems", Act::HoldResponse(gate.clone()));
+        let idempotency = store.over(&link);
+        let operation = idempotency.operation("charge").key("k");
+        let outcome = operation.run_with_outcome(async |execution| {
+            tokio::select! {
+                biased;
+                first = execution.commit(&answer, [count(store.table(), "effect")]) => {
+                    panic!("too early: {first:?}")
+                }
+                () = gate.reached() => {}
+            }
+            let second = execution.commit("second", [count(store.table(), "other")]).await;
+            assert_eq!(second.unwrap_err().kind(), ErrorKind::AlreadyCommitted);
+            Err::<String, _>("the handler fails")
+        });
+        assert_eq!(outcome.await.unwrap(), Outcome::Executed(answer.clone()));
+        let (effect, other) = (store.counted("effect").await, store.counted("other").await);
+        assert_eq!((effect, other), (1, 0));
+        let repeat = operation_again(&store).await;
+        assert_eq!(repeat.unwrap(), Outcome::Replayed(answer));
+    }
+}
+
+async fn operation_again(store: &Store) -> Result<Outcome<String>, RunError<&'static str>> {
+    let idempotency = store.idempotency();
+    let operation = idempotency.operation("charge").key("k");
+    operation.run_with_outcome(async |_| Err("it runs again")).await
+}
