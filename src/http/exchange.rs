@@ -81,6 +81,22 @@ pub(crate) async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Er
     poll_fn(|context| service.poll_ready(context)).await
 }
 
+/// Calls a service for `execution` when it is ready, and drops it. A destructor that panics after the
+/// answer does not change the answer.
+pub(crate) async fn call_service<R, S: Service<R>>(
+    mut service: S,
+    request: R,
+    execution: &Execution,
+) -> Result<S::Response, S::Error> {
+    if let Err(error) = ready(&mut service).await {
+        execution.discard();
+        return Err(error);
+    }
+    let answered = user_code::run_or_resume(service.call(request)).await;
+    user_code::discard(|| drop(service));
+    answered
+}
+
 /// Runs the handler once for the call's key, or returns the stored answer. The handler's own error
 /// is returned unchanged.
 pub(crate) async fn exchange<B, E, F, Fut>(

@@ -16,7 +16,7 @@ use tower_service::Service;
 use tracing::{Instrument, Span};
 
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
-use super::exchange::{Handled, exchange, exchange_transaction, ready, render};
+use super::exchange::{Handled, call_service, exchange, exchange_transaction, ready, render};
 use super::problem::{self, DEFAULT_RETRY_AFTER, Problem, ProblemKind};
 use super::request::{self, call, reads_body};
 use super::{Http, handler_transaction};
@@ -279,7 +279,7 @@ pub(crate) async fn exchange_service<S, ReqBody, ResBody>(
     config: &Http,
     call: CallContext,
     mut request: Request<ReqBody>,
-    mut inner: S,
+    inner: S,
 ) -> Result<Response<AnswerBody<ResBody>>, S::Error>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>, Error: Send, Future: Send> + Send,
@@ -290,13 +290,7 @@ where
     exchange(config, call, |execution| {
         request.extensions_mut().insert(execution.clone());
         async move {
-            if let Err(error) = ready(&mut inner).await {
-                execution.discard();
-                return Err(error);
-            }
-            let answered = user_code::run_or_resume(inner.call(request)).await;
-            user_code::discard(|| drop(inner));
-            let (mut head, body) = answered?.into_parts();
+            let (mut head, body) = call_service(inner, request, &execution).await?.into_parts();
             // The handler has run, so a body that panics is treated as one that failed.
             let read = user_code::run(AnswerBody::read(body, limit)).await;
             let read = read.unwrap_or_else(|panic| Err(panic.text().into()));

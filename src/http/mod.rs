@@ -105,7 +105,7 @@ use crate::store::key::Scope;
 pub(crate) use self::{
     answer_body::{ResponseBody, whole},
     exchange::{
-        Handled, cannot_be_replayed, cannot_be_sent, exchange, exchange_transaction,
+        Handled, call_service, cannot_be_replayed, cannot_be_sent, exchange, exchange_transaction,
         pass_transaction, ready, render,
     },
     layer::exchange_service,

@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::handler_response::HandlerResponse;
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
-use crate::http::{Handled, Http, exchange, ready, render, whole_call};
+use crate::http::{Handled, Http, call_service, exchange, ready, render, whole_call};
 use crate::run::user_code::{self, Panic};
 
 impl Http {
@@ -71,12 +71,7 @@ impl Http {
                     parts.extensions.insert(execution.clone());
                     let request = Request::from_parts(parts, body);
                     async move {
-                        if let Err(error) = ready(&mut inner).await {
-                            execution.discard();
-                            return Err(error);
-                        }
-                        let answered = user_code::run_or_resume(inner.call(request)).await;
-                        user_code::discard(|| drop(inner));
+                        let answered = call_service(inner, request, &execution).await;
                         Ok(whole(answered.map(converting)?, limit).await)
                     }
                 });

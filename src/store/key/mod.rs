@@ -115,15 +115,12 @@ impl Scope {
     /// contains a `#`, a `%` that is not part of `%25`, `%23` or `%2F`, or a mark `%t` without a
     /// tenant.
     pub fn from_encoded(encoded: &str) -> Result<Self, Error> {
+        let scope = Self(encoded.to_owned());
         let mut segments = encoded.split('/');
-        let names_operation =
-            segments.next().is_some_and(|operation| !operation.is_empty() && is_escaped(operation));
-        let mut is_valid = names_operation;
+        let mut is_valid = scope.check().is_ok() && segments.next().is_some_and(is_escaped);
         while let Some(segment) = segments.next() {
-            let is_tenant = segment == TENANT;
-            let named = if is_tenant { segments.next() } else { Some(segment) };
-            is_valid &=
-                named.is_some_and(|name| is_escaped(name) && !(is_tenant && name.is_empty()));
+            let named = if segment == TENANT { segments.next() } else { Some(segment) };
+            is_valid &= named.is_some_and(is_escaped);
         }
         if !is_valid {
             let message = format!(
@@ -132,7 +129,7 @@ impl Scope {
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        Ok(Self(encoded.to_owned()))
+        Ok(scope)
     }
 }
 

@@ -1,22 +1,28 @@
 //! Commits whose futures the handler drops: what they wrote stands.
 
-use dynamodb_idempotency::{Error, ErrorKind, Outcome, RunError};
+use dynamodb_idempotency::{Error, ErrorKind, Execution, Outcome, RunError};
 
 use crate::support::effects::count;
 use crate::support::raw::status;
 use crate::support::{Act, Gate, Link, Store, kind};
 
-/// A handler that drops its commit, as with a timeout around it.
+/// Drops a commit whose request or response is held, as a timeout around it does.
+async fn drop_commit(execution: &Execution, answer: &str, store: &Store, gate: &Gate) {
+    tokio::select! {
+        biased;
+        committed = execution.commit(answer, [count(store.table(), "effect")]) => {
+            panic!("too early: {committed:?}")
+        }
+        () = gate.reached() => {}
+    }
+}
+
 async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>, ErrorKind> {
     let (link, gate) = (Link::default(), Gate::default());
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", act(gate.clone()));
     let result = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-        tokio::select! {
-            biased;
-            booked = execution.commit("booked", [count(store.table(), "effect")]) => panic!("too early: {booked:?}"),
-            () = gate.reached() => {}
-        }
+        drop_commit(&execution, "booked", store, &gate).await;
         Ok::<_, Error>("not waited for".to_owned())
     });
     result.await.map_err(|error| kind::<(), _>(Err::<(), RunError<Error>>(error)))
@@ -42,13 +48,7 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         let idempotency = store.over(&link);
         let operation = idempotency.operation("charge").key("k");
         let outcome = operation.run_with_outcome(async |execution| {
-            tokio::select! {
-                biased;
-                first = execution.commit(&answer, [count(store.table(), "effect")]) => {
-                    panic!("too early: {first:?}")
-                }
-                () = gate.reached() => {}
-            }
+            drop_commit(&execution, &answer, &store, &gate).await;
             let second = execution.commit("second", [count(store.table(), "other")]).await;
             assert_eq!(second.unwrap_err().kind(), ErrorKind::AlreadyCommitted);
             Err::<String, _>("the handler fails")
@@ -56,13 +56,9 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         assert_eq!(outcome.await.unwrap(), Outcome::Executed(answer.clone()));
         let (effect, other) = (store.counted("effect").await, store.counted("other").await);
         assert_eq!((effect, other), (1, 0));
-        let repeat = operation_again(&store).await;
+        let idempotency = store.idempotency();
+        let operation = idempotency.operation("charge").key("k");
+        let repeat = operation.run_with_outcome(async |_| Err::<String, _>("it runs again")).await;
         assert_eq!(repeat.unwrap(), Outcome::Replayed(answer));
     }
-}
-
-async fn operation_again(store: &Store) -> Result<Outcome<String>, RunError<&'static str>> {
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k");
-    operation.run_with_outcome(async |_| Err("it runs again")).await
 }

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::messages::Message;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::policy::Failure;
 
 use super::function::{
-    Ran, context_in, context_of, context_until, failures, holding, invoke, invoke_in, noting,
+    Handled, Ran, context_in, context_of, context_until, failures, holding, invoke, invoke_in,
+    noting,
 };
 use super::queue::{fifo, message, sqs};
 use crate::support::panicking::PanicsWhenDropped;
@@ -55,26 +57,30 @@ async fn a_message_without_time_to_run_is_reported_and_runs_when_redelivered() {
     assert_eq!((failures(&answer), ran.all().len()), (vec!["3".into()], 2));
 }
 
+/// A handler that notes each payload down, after `hang` if it is `hang`.
+fn hanging<F: Future<Output = ()> + Send + 'static>(
+    ran: &Ran,
+    hang: fn() -> F,
+) -> impl Fn(Message<SqsMessage>, Execution) -> Handled + Send + Sync + 'static {
+    let note = noting(ran);
+    move |message: Message<SqsMessage>, execution| {
+        let hangs = message.payload() == b"hang";
+        let noted = note(message, execution);
+        Box::pin(async move {
+            if hangs {
+                hang().await;
+            }
+            noted.await
+        })
+    }
+}
+
 /// A hanging handler would have Lambda end the function, and bring all of the batch back.
 #[tokio::test]
 async fn a_handler_that_does_not_return_is_cut_off_alone() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let noted = ran.clone();
-    let service = store
-        .idempotency()
-        .sqs("book")
-        .handler(move |message: Message<SqsMessage>, _| {
-            let noted = noted.clone();
-            async move {
-                let body = String::from_utf8_lossy(message.payload()).into_owned();
-                if body == "hang" {
-                    std::future::pending::<()>().await;
-                }
-                noted.add(body);
-                Ok::<_, String>(())
-            }
-        })
-        .unwrap();
+    let service =
+        store.idempotency().sqs("book").handler(hanging(&ran, std::future::pending)).unwrap();
     let batch = sqs([fifo("a", "1", "hang"), fifo("a", "2", "after"), fifo("b", "3", "b")]);
     let answer = invoke_in(&service, &batch, context_in(Duration::from_secs(2))).await.unwrap();
     assert_eq!(failures(&answer), ["1", "2"]);
@@ -87,22 +93,8 @@ async fn a_handler_that_does_not_return_is_cut_off_alone() {
 #[tokio::test]
 async fn a_handler_that_is_cut_off_and_whose_destructor_panics_loses_no_other_message() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let noted = ran.clone();
-    let service = store
-        .idempotency()
-        .sqs("book")
-        .handler(move |message: Message<SqsMessage>, _| {
-            let noted = noted.clone();
-            async move {
-                let body = String::from_utf8_lossy(message.payload()).into_owned();
-                if body == "hang" {
-                    PanicsWhenDropped::<()>::hangs().await;
-                }
-                noted.add(body);
-                Ok::<_, String>(())
-            }
-        })
-        .unwrap();
+    let service =
+        store.idempotency().sqs("book").handler(hanging(&ran, PanicsWhenDropped::hangs)).unwrap();
     let batch = sqs([message("1", "k", "hang"), message("2", "l", "b")]);
     let answer = invoke_in(&service, &batch, context_in(Duration::from_secs(2))).await.unwrap();
     assert_eq!((failures(&answer), ran.all()), (vec!["1".into()], vec!["b".into()]));
