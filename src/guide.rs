@@ -31,5 +31,6 @@ pages! {
     Testing: "../docs/guide/testing.md",
     Deploy: "../docs/guide/deploy.md",
     Operate: "../docs/guide/operate.md",
+    Scale: "../docs/guide/scale.md",
     Faq: "../docs/guide/faq.md",
 }
