@@ -28,7 +28,7 @@ const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 /// Builds an [`Idempotency`].
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+/// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::signals::LogKey;
@@ -81,7 +81,7 @@ impl Builder {
     /// Sets the names of the table's key and attributes. Default: those of `docs/protocol.md`.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::{Idempotency, TableSchema};
     ///
     /// let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
@@ -96,7 +96,7 @@ impl Builder {
     /// Changes the policy that operations inherit.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::policy::Takeover;
     /// use dynamodb_idempotency::Idempotency;
     ///
@@ -122,7 +122,7 @@ impl Builder {
     /// limit.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::Idempotency;
@@ -144,7 +144,7 @@ impl Builder {
     /// DynamoDB's `Date` header has a resolution of one second.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::Idempotency;
@@ -162,7 +162,7 @@ impl Builder {
     /// Sets what the spans of calls show of their keys. Default: [`LogKey::Hashed`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
     ///
     /// let idempotency =
@@ -181,7 +181,7 @@ impl Builder {
     /// count first runs and replays.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::Idempotency;
     ///
     /// let idempotency = Idempotency::builder(client, "idempotency").log_first_runs().build()?;
@@ -249,7 +249,7 @@ impl Builder {
     /// appear as [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::Idempotency;
     ///
     /// let idempotency = Idempotency::builder(client, "idempotency").report_capacity().build()?;
@@ -270,7 +270,7 @@ impl Builder {
     /// running. The crate logs a warning when it is built, and one for each call.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use dynamodb_idempotency::Outcome;
     ///
     /// // In a test of a handler that is not about idempotency.
@@ -291,7 +291,7 @@ impl Builder {
     /// says.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::Idempotency;
     ///
     /// let idempotency = Idempotency::builder(client, "idempotency").enabled().build()?;
@@ -314,7 +314,7 @@ impl Builder {
     /// deletes it by hand).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// let cached = sandbox.builder().local_cache(1 << 20).build()?;
     /// let charge = || cached.operation("charge").key("order-42");
     /// charge().run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
@@ -333,7 +333,7 @@ impl Builder {
     /// Checks the settings and creates the [`Idempotency`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::ErrorKind;
@@ -379,7 +379,7 @@ impl Builder {
         let client = observable(&self.client, Arc::clone(&snapshot), self.request_timeout);
         // The client's own time source, so that the SDK and the crate see the same time.
         let source = client.config().time_source().unwrap_or_default();
-        let knows_time = self.disabled || self.clock_shift.knows_time();
+        let knows_time = self.disabled || self.clock_shift.knows_time;
         let clock = Clock::new(source, self.clock_shift);
         if knows_time {
             clock.trust_local();
@@ -414,7 +414,7 @@ impl Builder {
         mut self,
         shift: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        self.clock_shift.set(shift);
+        self.clock_shift.shift = Some(Arc::new(shift));
         self
     }
 

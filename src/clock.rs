@@ -280,7 +280,8 @@ mod tests {
     impl Clocks {
         fn clock(&self) -> Clock {
             let uptime = Arc::clone(&self.uptime);
-            let shift = ClockShift::new(move || uptime.load(Ordering::Relaxed));
+            let shift = Some(Arc::new(move || uptime.load(Ordering::Relaxed)) as _);
+            let shift = ClockShift { shift, ..ClockShift::default() };
             Clock::new(SharedTimeSource::new(self.clone()), shift)
         }
 

@@ -15,7 +15,7 @@ use crate::run::core::Core;
 /// share the client and its connections.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// let receipt = idempotency
 ///     .operation("charge")
 ///     .key("order-42")
@@ -41,7 +41,7 @@ impl Idempotency {
     /// disables retries, the copy does not retry.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::Idempotency;
     ///
     /// let idempotency = Idempotency::new(client, "idempotency");
@@ -57,7 +57,7 @@ impl Idempotency {
     /// Use it for your own tables too: both then share one open connection.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let orders = idempotency.client().put_item().table_name("orders"); // a table of your own
     /// # Ok(()) });
     /// ```
@@ -69,7 +69,7 @@ impl Idempotency {
     /// Returns a builder, for settings that [`new`](Self::new) does not take.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::policy::KeyForm;
     /// use dynamodb_idempotency::Idempotency;
     ///
@@ -90,7 +90,7 @@ impl Idempotency {
     /// only enables its TTL and returns `false`.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
     /// use dynamodb_idempotency::Idempotency;
     ///
     /// let idempotency = Idempotency::new(client, "payments");

@@ -1,30 +1,22 @@
-//! The pure parts of a call, for `tests/fuzz/` and `benches/`. Not part of the API: available only with the
-//! feature `fuzzing`, and may change with every release.
+//! The pure parts of a call, for `tests/fuzz/` and for the test of conditions. Not part of the API:
+//! available only with the feature `fuzzing`, and may change with every release.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response};
 
 use crate::answer::codec::Coding;
 use crate::answer::{Answer, Body, HttpAnswer, Stored, pack};
-use crate::clock::Timestamp;
 use crate::error::Error;
-use crate::fingerprint::Fingerprint;
 use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::protocol::{Condition, Decision, decide};
+use crate::protocol::Condition;
 use crate::store;
 use crate::store::key::{KeyForm, RecordKey};
 use crate::store::record::{self, Claim, Item, Record, State, random_owner};
 use crate::store::schema::TableSchema;
-
-const NOW: Timestamp = Timestamp::from_millis(2_362_034_977_000);
-
-const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The default header of the idempotency key.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -100,77 +92,4 @@ pub fn condition_expression(
 
 fn key() -> Result<RecordKey, Error> {
     RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048)
-}
-
-/// Returns the answer as its record stores it, if it fits.
-#[must_use]
-pub fn encode_answer(
-    response: &Response<Bytes>,
-    compression: Compression,
-) -> Option<AttributeValue> {
-    let policy = Policy::default().compression(compression);
-    let key = key().ok()?;
-    let coding = Coding::default();
-    let answer = Answer::Http(answer::stored(response, response.body().clone().into()));
-    let packed = pack(answer, 0, None, coding.of(&key), &policy).ok()?;
-    Some(packed.stored.attribute())
-}
-
-/// A call that owns its key, and a repeat of it.
-#[derive(Debug)]
-pub struct Calls {
-    schema: TableSchema,
-    policy: Policy,
-    claim: Claim,
-    repeat: Claim,
-}
-
-impl Calls {
-    /// Creates two calls with one key.
-    ///
-    /// # Errors
-    /// If the operating system returns no random bytes.
-    pub fn new() -> Result<Self, Error> {
-        let key = key()?;
-        let claim = Claim::first(key.clone(), Fingerprint::EMPTY, NOW)?;
-        let repeat = Claim::first(key, Fingerprint::EMPTY, NOW)?;
-        Ok(Self { schema: TableSchema::default(), policy: Policy::default(), claim, repeat })
-    }
-
-    /// Returns the record while the first call runs.
-    #[must_use]
-    pub fn pending(&self) -> Item {
-        record::pending_item(&self.schema, &self.claim, NOW, 2_362_121_377)
-    }
-
-    /// Returns the record after the first call has completed.
-    #[must_use]
-    pub fn completed(&self, response: AttributeValue) -> Item {
-        record::completed_item(&self.schema, &self.claim, NOW, 2_362_121_377, response)
-    }
-
-    /// Returns whether a stored answer of the first call can be replayed.
-    #[must_use]
-    pub fn is_answer(&self, stored: AttributeValue) -> bool {
-        let Some(stored) = Stored::decode(stored, &self.claim.owner) else { return false };
-        let coding = Coding::default();
-        let coder = coding.of(&self.claim.key);
-        let Ok(answer) = stored.in_record(self.policy.max_answer_bytes, coder) else {
-            return false;
-        };
-        let Answer::Http(answer) = answer else { return false };
-        answer::replay(answer).is_some()
-    }
-
-    /// Returns whether the repeat gets this record's answer.
-    ///
-    /// # Errors
-    /// If the item is not a record.
-    pub fn is_replayed(&self, item: Item) -> Result<bool, Error> {
-        let record = Record::decode(&self.schema, item)?;
-        let header = record.header(&Fingerprint::EMPTY);
-        let rules = self.policy.rules(None, false, (TOLERANCE, TOLERANCE));
-        let decision = decide(Some(&header), &self.repeat.owner, NOW, &rules);
-        Ok(decision == Decision::Replay)
-    }
 }

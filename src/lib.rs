@@ -6,7 +6,7 @@
 //! ```
 //! use dynamodb_idempotency::Idempotency;
 //!
-//! # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+//! # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
 //! let idempotency = Idempotency::new(client, "idempotency");
 //! idempotency.create_table().await?;
 //!
@@ -120,8 +120,6 @@ pub mod fault_injection;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
-#[cfg(any(feature = "event", feature = "http"))]
-mod future;
 #[cfg(all(
     doctest,
     feature = "axum",
@@ -167,8 +165,6 @@ pub use crate::error::{ConditionFailed, Error, ErrorKind, MAX_TRANSACTION_ITEMS,
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::{TABLE_ENV, sdk_config_loader};
-#[cfg(any(feature = "event", feature = "http"))]
-pub use crate::future::ResponseFuture;
 pub use crate::idempotency::Idempotency;
 pub use crate::operation::{Call, Operation, Outcome, Unset};
 #[cfg(feature = "admin")]

@@ -4,7 +4,7 @@
 /// same answer.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::{Idempotency, RunError, idempotent};
 /// use serde::Serialize;
 ///
@@ -83,7 +83,7 @@
 ///         execution.step("reserve", async { Ok(7) }).await
 ///     }
 /// }
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// # assert_eq!(Shop { idempotency }.book("1A").await.unwrap(), 7);
 /// # Ok(()) });
 /// ```

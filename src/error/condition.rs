@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 /// How many of your items fit into a transaction next to the record; DynamoDB's limit is 100.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use aws_sdk_dynamodb::types::TransactWriteItem;
 /// use dynamodb_idempotency::{ErrorKind, MAX_TRANSACTION_ITEMS, Transaction};
 ///
@@ -50,7 +50,7 @@ impl ConditionFailed {
     /// Returns the index of the item, counted from 0: the first, if there are several.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::condition_failed_example(|failed| {
+    /// # doc_examples::with_condition_failed(|failed| {
     /// assert_eq!(failed.index(), 0); // the debit
     /// # });
     /// ```
@@ -65,7 +65,7 @@ impl ConditionFailed {
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::condition_failed_example(|failed| {
+    /// # doc_examples::with_condition_failed(|failed| {
     /// let account = failed.item().expect("the account exists");
     /// assert_eq!(account["balance"].as_n().map(String::as_str), Ok("5"));
     /// # });
@@ -79,7 +79,7 @@ impl ConditionFailed {
     /// [`index`](Self::index) and [`item`](Self::item).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::condition_failed_example(|failed| {
+    /// # doc_examples::with_condition_failed(|failed| {
     /// let indexes: Vec<_> = failed.all().map(|(index, _item)| index).collect();
     /// assert_eq!(indexes, [0]);
     /// # });

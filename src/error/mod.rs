@@ -260,7 +260,7 @@ impl Error {
     /// The effect may then have happened.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// sandbox.record("charge", "order-42").pending(std::time::Duration::from_secs(30)).await?;
     /// let charge = idempotency.operation("charge").key("order-42");
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
@@ -280,7 +280,7 @@ impl Error {
     /// Returns how long to wait before a retry, for [`ErrorKind::InProgress`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// sandbox.record("charge", "order-42").pending(Duration::from_secs(30)).await?; // it is running
@@ -327,7 +327,7 @@ impl Error {
     /// again. With other kinds a later attempt may.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::ErrorKind;
     ///
     /// let order = idempotency.operation("order").key("42");

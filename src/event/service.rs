@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -12,7 +13,6 @@ use tower_service::Service;
 
 use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::fingerprint::Fingerprint;
-use crate::future::ResponseFuture;
 use crate::invocation::{MAX_RESPONSE_BYTES, deadline};
 use crate::json_event::JsonEvent;
 use crate::operation::{Call, CallConfig};
@@ -22,7 +22,7 @@ use crate::run::execution::Execution;
 /// An idempotent handler of events. [`Idempotency::event`](crate::Idempotency::event) creates it.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::Fingerprint;
@@ -63,7 +63,7 @@ impl<P, F> Event<P, F> {
     /// Changes the inherited policy for these events.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use std::time::Duration;
     ///
     /// use lambda_runtime::LambdaEvent;
@@ -87,7 +87,7 @@ impl<P, F> Event<P, F> {
     /// Sets which part of an event must be the same in a repeat. Default: its JSON value.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::Fingerprint;
     /// use dynamodb_idempotency::event::JsonEvent;
     /// use lambda_runtime::{Context, LambdaEvent, Service};
@@ -144,7 +144,7 @@ where
 {
     type Response = T;
     type Error = RunError<E>;
-    type Future = ResponseFuture<T, RunError<E>>;
+    type Future = Pin<Box<dyn Future<Output = Result<T, RunError<E>>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -152,7 +152,7 @@ where
 
     fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
         let Self { config, key_of, handler } = self.clone();
-        ResponseFuture::new(async move {
+        Box::pin(async move {
             let (event, context) = (event.payload, event.context);
             let payload: P = serde_json::from_str(event.get()).map_err(|source| {
                 invalid("the event is not of the type that the handler takes")

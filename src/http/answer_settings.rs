@@ -135,7 +135,7 @@ impl Http {
     /// [`wrap`](Self::wrap), because Lambda then only accepts complete bodies.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let layer = idempotency
     ///     .http("reports")
     ///     .policy(|policy| policy.max_answer_bytes(1 << 20))

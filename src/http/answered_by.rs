@@ -11,7 +11,7 @@ use super::problem::ProblemKind;
 /// request that passed through has none.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use bytes::Bytes;
 /// use dynamodb_idempotency::http::{AnsweredBy, ProblemKind};
 /// use http::{Request, Response};

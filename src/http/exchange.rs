@@ -77,8 +77,17 @@ impl<B: From<Body>> Handled<B> {
 
 /// Waits until the service is ready. Called only right before the service, so that a request that
 /// waits for another request's answer, or for its own body, does not occupy a slot in it.
-pub(crate) async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Error> {
+async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Error> {
     poll_fn(|context| service.poll_ready(context)).await
+}
+
+/// Calls a service when it is ready.
+pub(crate) async fn oneshot<R, S: Service<R>>(
+    mut service: S,
+    request: R,
+) -> Result<S::Response, S::Error> {
+    ready(&mut service).await?;
+    service.call(request).await
 }
 
 /// Calls a service for `execution` when it is ready, and drops it. A destructor that panics after the

@@ -1,6 +1,7 @@
 //! A `tower` layer for long-lived servers and for single routes.
 
 use std::error::Error as StdError;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -16,13 +17,12 @@ use tower_service::Service;
 use tracing::{Instrument, Span};
 
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
-use super::exchange::{Handled, call_service, exchange, exchange_transaction, ready, render};
+use super::exchange::{Handled, call_service, exchange, exchange_transaction, oneshot, render};
 use super::problem::{self, DEFAULT_RETRY_AFTER, Problem, ProblemKind};
 use super::request::{self, call, reads_body};
 use super::{Http, handler_transaction};
 use crate::answer;
 use crate::error::Error;
-use crate::future::ResponseFuture;
 use crate::run::call::CallContext;
 use crate::run::user_code;
 
@@ -65,7 +65,7 @@ impl Http {
     /// [`fingerprint`](Self::fingerprint) or [`tenant`](Self::tenant).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use axum::{Router, routing::post};
     ///
     /// let layer = idempotency.http("payments").layer()?;
@@ -169,7 +169,7 @@ where
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
-    type Future = ResponseFuture<Self::Response, S::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
     /// Returns `Ready` always, because `call` waits for the inner service.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -177,13 +177,13 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        ResponseFuture::new(answer(self.layer.clone(), self.inner.clone(), request))
+        Box::pin(answer(self.layer.clone(), self.inner.clone(), request))
     }
 }
 
 async fn answer<S, ReqBody, ResBody>(
     layer: IdempotencyLayer,
-    mut inner: S,
+    inner: S,
     request: Request<ReqBody>,
 ) -> Result<Response<ResponseBody<ResBody>>, S::Error>
 where
@@ -197,8 +197,7 @@ where
     let key = match request::key(&config, &parts) {
         Ok(Some(key)) => key,
         Ok(None) => {
-            ready(&mut inner).await?;
-            let response = inner.call(Request::from_parts(parts, body)).await?;
+            let response = oneshot(inner, Request::from_parts(parts, body)).await?;
             return Ok(match effect {
                 Effect::Handler => response.map(Either::Left),
                 Effect::Transaction => handler_transaction::passed(&config, response).await,
@@ -226,8 +225,8 @@ where
             Effect::Handler => exchange_service(&config, call, request, inner).await,
             Effect::Transaction => {
                 let handler = async {
-                    ready(&mut inner).await?;
-                    Ok(handler_transaction::transaction(&config, inner.call(request).await?).await)
+                    let response = oneshot(inner, request).await?;
+                    Ok(handler_transaction::transaction(&config, response).await)
                 };
                 exchange_transaction(&config, call, handler).await
             }

@@ -1,7 +1,7 @@
 //! Idempotent HTTP handlers: a repeat of a request gets the same answer.
 //!
 //! ```
-//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
+//! # doc_examples::run(async |_, idempotency| {
 //! use bytes::Bytes;
 //! use http::{Request, Response};
 //! use http_body_util::Full;
@@ -106,7 +106,7 @@ pub(crate) use self::{
     answer_body::{ResponseBody, whole},
     exchange::{
         Handled, call_service, cannot_be_replayed, cannot_be_sent, exchange, exchange_transaction,
-        pass_transaction, ready, render,
+        oneshot, pass_transaction, render,
     },
     layer::exchange_service,
     request::whole_call,
@@ -124,7 +124,7 @@ impl Idempotency {
     /// Makes HTTP handlers idempotent under `scope`, which all their requests share.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let http = idempotency.http("payments");
     /// # Ok(()) });
     /// ```
@@ -239,7 +239,7 @@ impl Http {
     /// Changes the inherited policy for these requests.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::policy::Failure;
     ///
     /// let http = idempotency
@@ -258,7 +258,7 @@ impl Http {
     /// are a configuration error.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use http::Method;
     ///
     /// let http = idempotency.http("payments").methods([Method::POST, Method::PUT]);
@@ -274,7 +274,7 @@ impl Http {
     /// A second key rule (this one, [`key`](Self::key) or `webhook`) is a configuration error.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use http::HeaderName;
     ///
     /// let http = idempotency.http("payments").header(HeaderName::from_static("x-request-id"));
@@ -311,7 +311,7 @@ impl Http {
     /// with 400.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let http = idempotency.http("payments").key_optional();
     /// # Ok(()) });
     /// ```
@@ -355,7 +355,7 @@ impl Http {
     /// rejected.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::http::tenant;
     ///
     /// let http = idempotency.http("payments").optional_tenant(tenant::header_sha256("x-api-key"));
@@ -397,7 +397,7 @@ impl Http {
     /// most this many bytes into memory.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let http = idempotency.http("payments").max_body_bytes(64 * 1024);
     /// # Ok(()) });
     /// ```

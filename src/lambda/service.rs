@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::handler_response::HandlerResponse;
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
-use crate::http::{Handled, Http, call_service, exchange, ready, render, whole_call};
+use crate::http::{Handled, Http, call_service, exchange, oneshot, render, whole_call};
 use crate::run::user_code::{self, Panic};
 
 impl Http {
@@ -23,7 +23,7 @@ impl Http {
     /// for the handler when it is called. Lambda limits the [size of a response](crate::lambda).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use lambda_http::{Body, Error, Request, Response, service_fn};
     ///
     /// async fn create_payment(_: Request) -> Result<Response<Body>, Error> {
@@ -51,17 +51,14 @@ impl Http {
     {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
-            let (config, mut inner) = (Arc::clone(&config), service.clone());
+            let (config, inner) = (Arc::clone(&config), service.clone());
             let (mut parts, body) = request.into_parts();
             Box::pin(async move {
                 let call = match whole_call(&config, &parts, &body) {
                     Ok(Some(call)) => call,
                     Ok(None) => {
-                        ready(&mut inner).await?;
-                        // Converted into a future at once, because the handler's response type need
-                        // not be
-                        // `Send`.
-                        let passing = inner.call(Request::from_parts(parts, body)).await;
+                        // Converted into a future at once: the handler's response need not be `Send`.
+                        let passing = oneshot(inner, Request::from_parts(parts, body)).await;
                         return Ok(LambdaResponse(passing.map(IntoResponse::into_response)?.await));
                     }
                     Err(problem) => return Ok(LambdaResponse(render(&config, &problem))),
@@ -87,7 +84,7 @@ impl Http {
 /// [`run_concurrent`](super::run_concurrent) and tests.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::Idempotency;
 /// use dynamodb_idempotency::lambda::HttpService;
 /// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
@@ -143,7 +140,7 @@ impl LambdaResponse {
     /// Returns the response itself.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
     ///
     /// let handler = service_fn(async |_: Request| Ok::<_, Error>(Response::new(Body::from("paid"))));
@@ -166,7 +163,7 @@ impl LambdaResponse {
 /// conversion does not contain the tables of all encodings.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::lambda::LambdaResponse;
 /// use lambda_http::{Body, Error, Request, Response, Service, http, service_fn};
 ///

@@ -17,7 +17,7 @@ use tower_service::Service;
 
 use super::run::distinct;
 use crate::http::{
-    BoxError, Http, ResponseBody, exchange_service, ready, render, whole, whole_call,
+    BoxError, Http, ResponseBody, exchange_service, oneshot, render, whole, whole_call,
 };
 use crate::invocation::check_concurrency;
 
@@ -32,7 +32,7 @@ impl Http {
     /// arrives: [`stream_large_answers`](Self::stream_large_answers).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use axum::{Router, routing::post};
     ///
     /// let router: Router = Router::new().route("/payments", post(async || "paid"));
@@ -63,13 +63,13 @@ impl Http {
     {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
-            let (config, mut inner) = (Arc::clone(&config), service.clone());
+            let (config, inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();
             Box::pin(async move {
                 Ok(match whole_call(&config, &parts, &body) {
                     Ok(None) => {
-                        ready(&mut inner).await?;
-                        inner.call(Request::from_parts(parts, body)).await?.map(Either::Left)
+                        let request = Request::from_parts(parts, body);
+                        oneshot(inner, request).await?.map(Either::Left)
                     }
                     Ok(Some(call)) => {
                         let request = Request::from_parts(parts, body);

@@ -26,7 +26,7 @@ use serde_json::Value;
 /// rejected with 400.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::lambda::tenant::tenant_id;
 ///
 /// let http = idempotency.http("payments").tenant(tenant_id());
@@ -43,7 +43,7 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 /// with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::lambda::tenant::authorizer_claim;
 ///
 /// let http = idempotency.http("payments").tenant(authorizer_claim("sub"));

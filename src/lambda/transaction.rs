@@ -9,7 +9,7 @@ use super::payload::Limit;
 use super::service::LambdaResponse;
 use crate::answer;
 use crate::http::{
-    Http, cannot_be_sent, exchange_transaction, pass_transaction, ready, render, whole_call,
+    Http, cannot_be_sent, exchange_transaction, oneshot, pass_transaction, render, whole_call,
 };
 use crate::run::transaction::Transaction;
 
@@ -69,13 +69,12 @@ impl Http {
     {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
-            let (config, mut inner) = (Arc::clone(&config), service.clone());
+            let (config, inner) = (Arc::clone(&config), service.clone());
             let (parts, body) = request.into_parts();
             Box::pin(async move {
                 let answered = match whole_call(&config, &parts, &body) {
                     Ok(None) => {
-                        ready(&mut inner).await?;
-                        let passing = inner.call(Request::from_parts(parts, body)).await?;
+                        let passing = oneshot(inner, Request::from_parts(parts, body)).await?;
                         pass_transaction(&config, passing)
                     }
                     Ok(Some(call)) => {
@@ -84,8 +83,8 @@ impl Http {
                         // Called inside the future, so that a panic of the call itself is handled
                         // too.
                         let handler = async move {
-                            ready(&mut inner).await?;
-                            let transaction = inner.call(Request::from_parts(parts, body)).await?;
+                            let request = Request::from_parts(parts, body);
+                            let transaction = oneshot(inner, request).await?;
                             Ok(match limit.check(&transaction.response) {
                                 Ok(()) => {
                                     transaction.map(|response| response.map(answer::Body::from))

@@ -196,7 +196,7 @@ impl<R> Consumer<R> {
     /// Sets where a message contains its idempotency key. Default: depends on the source.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::MessageKey;
     ///
     /// let consumer = idempotency.sqs("payments").key(MessageKey::json("/payment_id"));
@@ -229,7 +229,7 @@ impl<R> Consumer<R> {
     /// deliveries; see [`on_exhausted`](Self::on_exhausted).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::policy::Failure;
     ///
     /// let consumer = idempotency
@@ -272,7 +272,7 @@ impl<R> Consumer<R> {
     /// Their futures share one task: a handler that blocks its thread delays the others.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let consumer = idempotency.sqs("payments").concurrency(20);
     /// # Ok(()) });
     /// ```
@@ -284,7 +284,7 @@ impl<R> Consumer<R> {
     /// Sets the order in which messages run. Default: [`Order::Source`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::Order;
     ///
     /// let consumer = idempotency.kinesis("payments").order(Order::Key);
@@ -306,7 +306,7 @@ impl<R> Consumer<R> {
     /// expires.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use std::time::Duration;
     ///
     /// let consumer = idempotency.sqs("payments").deadline_margin(Duration::from_secs(3));
@@ -328,7 +328,7 @@ impl<R> Consumer<R> {
     /// are lost.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// // The event source mapping of this queue has no `ReportBatchItemFailures`.
     /// let consumer = idempotency.sqs("payments").report_batch();
     /// # Ok(()) });
@@ -342,7 +342,7 @@ impl<R> Consumer<R> {
     /// [`report_batch`](Self::report_batch), which says what the source needs.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// // Provisioned pollers, whose mapping has `ReportBatchItemFailures`.
     /// let consumer = idempotency.kafka("payments").report_each();
     /// # Ok(()) });
@@ -355,7 +355,7 @@ impl<R> Consumer<R> {
     /// Sets what happens to a message without a key. Default: [`MissingKey::Fail`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::MissingKey;
     ///
     /// let consumer = idempotency.sqs("payments").missing_key(MissingKey::RunUnprotected);
@@ -372,7 +372,7 @@ impl<R> Consumer<R> {
     /// invalid key, or has a payload that is not JSON although the key is a member of it.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::FailureAction;
     ///
     /// let consumer = idempotency.sqs("payments").on_malformed(FailureAction::Acknowledge);
@@ -387,7 +387,7 @@ impl<R> Consumer<R> {
     /// [`FailureAction::Report`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::FailureAction;
     ///
     /// let consumer = idempotency.sqs("payments").on_mismatch(FailureAction::Acknowledge);
@@ -404,7 +404,7 @@ impl<R> Consumer<R> {
     /// [`Failure::Replay`](crate::policy::Failure::Replay); the record stays FAILED.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::policy::Failure;
     /// use dynamodb_idempotency::messages::FailureAction;
     ///
@@ -426,7 +426,7 @@ impl Consumer<SqsMessage> {
     /// A message without the envelope is [`on_malformed`](Self::on_malformed).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::Envelope;
     ///
     /// let consumer = idempotency.sqs("payments").envelope(Envelope::Sns);

@@ -49,7 +49,7 @@ impl<R> MessageKey<R> {
     /// be text.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::MessageKey;
     ///
     /// let consumer = idempotency.kafka("payments").key(MessageKey::attribute("payment-id"));
@@ -64,7 +64,7 @@ impl<R> MessageKey<R> {
     /// string, or an integer.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::MessageKey;
     ///
     /// let consumer = idempotency.sqs("orders").key(MessageKey::json("/order/id"));
@@ -93,7 +93,7 @@ impl<R> MessageKey<R> {
     /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or name and time of an event without one); names of more than 2 KB need [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256) |
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::MessageKey;
     ///
     /// let consumer = idempotency.sqs("thumbnails").key(MessageKey::broker_id());

@@ -34,7 +34,7 @@ impl<R> Message<R> {
     /// Returns the whole record, with every field that its source sent.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// # doc_examples::with_message(|message| {
     /// assert_eq!(message.record().message_id.as_deref(), Some("m-1"));
     /// # Ok(()) });
     /// ```
@@ -46,7 +46,7 @@ impl<R> Message<R> {
     /// Returns the whole record by value.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// # doc_examples::with_message(|message| {
     /// use dynamodb_idempotency::messages::events::sqs::SqsMessage;
     ///
     /// let record: SqsMessage = message.into_record();
@@ -63,7 +63,7 @@ impl<R> Message<R> {
     /// The table in [`messages`](super) says what this is for each source.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// # doc_examples::with_message(|message| {
     /// assert_eq!(message.payload(), br#"{"amount": 1200}"#);
     /// # Ok(()) });
     /// ```
@@ -75,7 +75,7 @@ impl<R> Message<R> {
     /// Deserializes the payload from JSON.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// # doc_examples::with_message(|message| {
     /// #[derive(serde::Deserialize)]
     /// struct Payment { amount: u64 }
     ///
@@ -101,7 +101,7 @@ impl<R> Message<R> {
     /// without a key.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::message_example(|message| {
+    /// # doc_examples::with_message(|message| {
     /// assert_eq!(message.key(), Some("order-42"));
     /// # Ok(()) });
     /// ```

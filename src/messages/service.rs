@@ -41,7 +41,7 @@ impl<R: Send + 'static> Consumer<R> {
     /// In a test, without Lambda:
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::event::JsonEvent;
     /// use dynamodb_idempotency::messages::{ItemIdentifier, Message, events::sqs::SqsMessage};
     /// use lambda_runtime::{Context, Error, LambdaEvent, Service};

@@ -34,7 +34,7 @@ use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 /// error, instead of getting the answer to another request.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// let receipt = idempotency
 ///     .operation("charge")
 ///     .key("order-42")
@@ -80,14 +80,14 @@ impl<Hook> Call<Hook> {
     /// A call whose handler has errors of another type does not compile:
     ///
     /// ```compile_fail,E0308
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let call = idempotency.operation("charge").key("order-42").replay_errors::<String>();
     /// call.run(async |_| Ok::<_, std::io::Error>(1200)).await?;
     /// # Ok(()) });
     /// ```
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Debug, Serialize, Deserialize)]
@@ -152,7 +152,7 @@ impl<Errors> Call<Unset, Errors> {
     /// A hook with other types than the handler's does not compile:
     ///
     /// ```compile_fail,E0308
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::{Abandoned, Reconciled};
     ///
     /// let call = idempotency.operation("charge").key("order-42").reconcile(
@@ -181,7 +181,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// `HashSet`: its order changes with every process.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let call = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
     /// # Ok(()) });
     /// ```
@@ -193,7 +193,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// Sets the request as bytes, which are compared unchanged.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let call = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
     /// # Ok(()) });
     /// ```
@@ -264,7 +264,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// and is resumed.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let receipt: String = idempotency
     ///     .operation("charge")
     ///     .key("order-42")
@@ -290,7 +290,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// Like [`run`](Self::run), but also returns whether the answer is new, replayed or reconciled.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let outcome = idempotency
     ///     .operation("charge")
     ///     .key("order-42")

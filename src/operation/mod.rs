@@ -22,7 +22,7 @@ use crate::store::key::Scope;
 /// [`Call`], and only a `Call` runs:
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::policy::Takeover;
 ///
 /// let charge = idempotency.operation("charge").policy(|policy| policy.takeover(Takeover::Reject))?;
@@ -36,7 +36,7 @@ use crate::store::key::Scope;
 /// Without a key it does not compile:
 ///
 /// ```compile_fail,E0599
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// idempotency.operation("charge").run(async |_| Ok::<_, std::io::Error>(1200)).await?;
 /// # Ok(()) });
 /// ```
@@ -71,7 +71,7 @@ impl Operation {
     /// For example the number of an order, the id of a message, or a client's `Idempotency-Key`.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let charge = idempotency.operation("charge");
     /// let call = charge.key("order-42");
     /// # Ok(()) });
@@ -84,7 +84,7 @@ impl Operation {
     /// [`Scope::tenant`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let operation = idempotency.operation("charge").segment("v2").key("order-42");
     /// # Ok(()) });
     /// ```
@@ -96,7 +96,7 @@ impl Operation {
     /// Changes the inherited policy for this operation.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::policy::Takeover;
     ///
     /// let charge =

@@ -3,7 +3,7 @@
 /// The answer of [`run_with_outcome`](crate::Call::run_with_outcome), and where it comes from.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::Outcome;
 ///
 /// let outcome = idempotency

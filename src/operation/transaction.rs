@@ -78,7 +78,7 @@ impl<Errors> Call<Unset, Errors> {
     /// nothing executed.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::Transaction;
     ///
     /// let outcome = idempotency

@@ -102,7 +102,7 @@ pub use crate::protocol::policy::Completed;
 /// No setting lets a handler run before the write that acquires the key.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::policy::FirstRequest;
 ///
 /// // A webhook that its sender repeats until it is tired.

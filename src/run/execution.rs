@@ -11,7 +11,7 @@ use crate::answer::Stored;
 use crate::clock;
 use crate::error::Error;
 use crate::policy::Policy;
-use crate::protocol::{Acquisition, Finish, Goal, Granted, State, Window};
+use crate::protocol::{Acquisition, Finish, Goal, Grant, State, Window};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
@@ -93,7 +93,7 @@ impl Execution {
     /// once it has seen a counted execution. Two such executions are indistinguishable.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::policy::Failure;
     ///
     /// let retain = Failure::Retain { max_attempts: 3 };
@@ -113,7 +113,7 @@ impl Execution {
     /// This attempt's identity, random and unique: 32 hex digits.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// let operation = idempotency.operation("charge").key("order-42");
     /// let owner = operation
     ///     .run(async |execution| Ok::<_, std::io::Error>(execution.owner().to_owned()))
@@ -136,7 +136,7 @@ impl Execution {
     /// is no deadline: `Instant::now()` plus this does not overflow.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::policy::Lease;
@@ -177,7 +177,7 @@ impl Execution {
     /// lease is not renewed, use [`lease_remaining`](Self::lease_remaining).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::policy::LeaseExpired;
@@ -208,7 +208,7 @@ impl Execution {
     /// key, and if idempotency is [switched off](crate::Builder::disabled).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let operation = idempotency.operation("charge").key("order-42");
     /// operation
     ///     .run(async |execution| {
@@ -228,7 +228,7 @@ impl Execution {
     /// [`DerivedKey`] for how long that protects.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let cancel = idempotency.operation("cancel").key("order-42");
     /// cancel
     ///     .run(async |execution| {
@@ -253,7 +253,7 @@ impl Execution {
     /// this execution has stored steps, those have happened: the record is kept as FAILED.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::Outcome;
     ///
     /// let outcome = idempotency
@@ -291,7 +291,7 @@ impl Execution {
     pub(crate) fn new(
         core: &Arc<Core>,
         call: CallContext,
-        granted: Granted,
+        grant: Grant,
         window: Option<Window>,
         taken: Option<Record>,
         success: Ending,
@@ -303,10 +303,10 @@ impl Execution {
         });
         let claim = Claim {
             key: call.key.clone(),
-            owner: *granted.knowledge.me(),
-            attempt: granted.attempts.number,
+            owner: *grant.knowledge.me(),
+            attempt: grant.attempts.number,
             fingerprint: call.fingerprint.to_store(),
-            created_at: granted.attempts.created_at.unwrap_or_else(|| core.table.clock.guess()),
+            created_at: grant.attempts.created_at.unwrap_or_else(|| core.table.clock.guess()),
         };
         let rules = call.rules(core, false);
         let inner = Inner {
@@ -314,7 +314,7 @@ impl Execution {
             call,
             owner: claim.owner.to_string(),
             claim,
-            finish: Mutex::new(Finish::new(granted, rules, window, core.table.clock.moment())),
+            finish: Mutex::new(Finish::new(grant, rules, window, core.table.clock.moment())),
             commit_lock: tokio::sync::Mutex::new(()),
             commits: Commits::default(),
             handler: AtomicWaker::new(),
@@ -331,8 +331,8 @@ impl Execution {
     /// The execution of a call without a record.
     pub(crate) fn unprotected(core: &Arc<Core>, call: CallContext) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
-        let granted = Acquisition::new(random_owner()?, Goal::Own, rules, now).granted();
-        Ok(Self::new(core, call, granted, None, None, Ending::Unprotected))
+        let grant = Acquisition::new(random_owner()?, Goal::Own, rules, now).grant();
+        Ok(Self::new(core, call, grant, None, None, Ending::Unprotected))
     }
 
     pub(crate) fn finish(&self) -> MutexGuard<'_, Finish> {

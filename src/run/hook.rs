@@ -88,7 +88,7 @@ impl Abandoned {
     /// How often the operation was started: the number of the attempt that gave no answer.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// # doc_examples::with_abandoned(|abandoned| {
     /// assert_eq!(abandoned.attempt(), 1);
     /// # Ok(()) });
     /// ```
@@ -100,7 +100,7 @@ impl Abandoned {
     /// When the operation was first started, by DynamoDB's clock.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// # doc_examples::with_abandoned(|abandoned| {
     /// assert!(abandoned.created_at() < abandoned.lease_ended_at());
     /// # Ok(()) });
     /// ```
@@ -129,7 +129,7 @@ impl Abandoned {
     /// The result of a step, if the step is done.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// # doc_examples::with_abandoned(|abandoned| {
     /// let charge: Option<String> = abandoned.step("charge")?;
     /// assert_eq!(charge.as_deref(), Some("ch_1"));
     /// assert_eq!(abandoned.step::<String>("ship")?, None);
@@ -149,7 +149,7 @@ impl Abandoned {
     /// The names of the steps that are done, in no order.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// # doc_examples::with_abandoned(|abandoned| {
     /// assert_eq!(abandoned.steps().collect::<Vec<_>>(), ["charge"]);
     /// # Ok(()) });
     /// ```
@@ -161,7 +161,7 @@ impl Abandoned {
     /// [`Execution::derive_key`](crate::Execution::derive_key).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::abandoned_example(|abandoned| {
+    /// # doc_examples::with_abandoned(|abandoned| {
     /// let key = abandoned.derive_key("charge"); // what the attempt called the other service with
     /// assert_eq!(key, abandoned.derive_key("charge"));
     /// assert_ne!(key, abandoned.derive_key("refund"));

@@ -20,7 +20,7 @@ impl Idempotency {
     /// once.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// // For `lambda::runtime(..)?.register_snapstart_resource(hooks)`.
     /// let hooks = std::sync::Arc::new(idempotency.snapshot_hooks());
     /// # Ok(()) });
@@ -41,7 +41,7 @@ impl Idempotency {
 /// calls both hooks.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// let hooks = idempotency.snapshot_hooks();
 /// idempotency.preflight(["payments"]).await?;
 ///
@@ -60,7 +60,7 @@ impl SnapshotHooks {
     /// cache](crate::Builder::local_cache). Nothing is sent.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let hooks = idempotency.snapshot_hooks();
     /// hooks.before_snapshot()?;
     /// # Ok(()) });
@@ -92,7 +92,7 @@ impl SnapshotHooks {
     /// another snapshot.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let hooks = idempotency.snapshot_hooks();
     /// hooks.after_restore().await;
     /// # Ok(()) });

@@ -57,7 +57,7 @@ pub(crate) use self::metrics::{answer, takeover};
 /// What the span of a call shows of the record's key `scope#key`.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, _| { let client = sandbox.client();
+/// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
 /// use dynamodb_idempotency::{Idempotency, signals::LogKey};
 ///
 /// // For keys that are easy to guess.

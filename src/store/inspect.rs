@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, TableDescription};
 
 use super::expression::{Change, Expression};
-use super::observer::Seen;
+use super::observer::Observed;
 use super::request_error::{self, RequestError};
 use super::{Conditional, Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
@@ -152,7 +152,7 @@ impl Table {
         Reply::new(outcome, seen.time)
     }
 
-    fn classify<O, E>(&self, error: SdkError<E>, seen: &Seen) -> Inspection<O>
+    fn classify<O, E>(&self, error: SdkError<E>, seen: &Observed) -> Inspection<O>
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {

@@ -39,7 +39,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use self::expression::{Change, Expression};
-use self::observer::{Observer, Seen};
+use self::observer::{Observed, Observer};
 use self::record::Item;
 use self::request_error::RequestError;
 use crate::clock::{Clock, StoreTime};
@@ -233,7 +233,7 @@ impl Table {
         &self,
         request: Pin<Box<impl Future<Output = T>>>,
         limit: Duration,
-    ) -> (Option<T>, Seen) {
+    ) -> (Option<T>, Observed) {
         let observer = Observer::new(self.clock.machine());
         let answer = self.clock.within(limit, observer.observe(request)).await;
         let seen = observer.seen();
@@ -275,7 +275,7 @@ impl Table {
         Reply::new(outcome, seen.time)
     }
 
-    fn request_error<E>(&self, error: SdkError<E>, seen: &Seen) -> RequestError
+    fn request_error<E>(&self, error: SdkError<E>, seen: &Observed) -> RequestError
     where
         E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
     {

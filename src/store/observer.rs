@@ -27,7 +27,7 @@ tokio::task_local! {
 #[derive(Clone)]
 pub(super) struct Observer {
     machine: Machine,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observed>>,
 }
 
 /// The interceptor. It belongs to the client: for an interceptor of a single request the SDK would
@@ -66,7 +66,7 @@ pub(crate) fn observable(
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     /// DynamoDB's time in the last response.
     pub(super) time: Option<StoreTime>,
     /// A try was sent, and its outcome is unknown.
@@ -88,13 +88,13 @@ impl Observer {
         OBSERVER.scope(self.clone(), request)
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> Observed {
         std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Updates the observer of the request that is being sent.
-fn with_observer(f: impl FnOnce(&mut Seen, Local)) {
+fn with_observer(f: impl FnOnce(&mut Observed, Local)) {
     // Requests without a observer are not observed, for example those that create the table.
     let _ = OBSERVER.try_with(|Observer { machine, seen }| {
         let now = machine.now();

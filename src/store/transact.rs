@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::{
 
 use super::cancellation::{cancellation_result, rejected_as_invalid};
 use super::expression::Expression;
-use super::observer::Seen;
+use super::observer::Observed;
 use super::request_error::{self, RequestError};
 use super::{Metered, Reply, Table, WriteResult, consumed, result_name};
 use crate::error::{Error, ErrorKind};
@@ -133,7 +133,7 @@ impl Table {
     fn transaction_result(
         &self,
         error: SdkError<TransactWriteItemsError>,
-        seen: &Seen,
+        seen: &Observed,
         items: &[TransactWriteItem],
         has_record: bool,
     ) -> (WriteResult<Error>, bool) {

@@ -15,7 +15,7 @@ use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 /// Callers and their table use it, so leases and retentions end according to it.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// # doc_examples::run(async |sandbox, _| {
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::testing::SandboxClock;
@@ -38,7 +38,7 @@ impl SandboxClock {
     /// Advances the clock. A fraction of a second counts as a whole second.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use std::time::Duration;
     ///
     /// let before = sandbox.clock().now();
@@ -54,7 +54,7 @@ impl SandboxClock {
     /// Returns the current time of the clock.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use std::time::{Duration, SystemTime};
     ///
     /// sandbox.clock().advance(Duration::from_secs(3600));

@@ -6,7 +6,7 @@
 //! use dynamodb_idempotency::testing::Sandbox;
 //! use dynamodb_idempotency::{ErrorKind, Outcome};
 //!
-//! # dynamodb_idempotency::testing::example(async |_, _| {
+//! # doc_examples::run(async |_, _| {
 //! let sandbox = Sandbox::start().await?;
 //! let idempotency = sandbox.idempotency();
 //! let charge = || {
@@ -33,9 +33,6 @@
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
 mod clock;
-mod example;
-#[cfg(feature = "messages")]
-mod message_example;
 mod record;
 
 use std::fmt;
@@ -46,11 +43,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub use self::clock::SandboxClock;
-#[doc(hidden)]
-pub use self::example::{abandoned_example, condition_failed_example, example};
-#[cfg(feature = "messages")]
-#[doc(hidden)]
-pub use self::message_example::message_example;
 pub use self::record::SandboxRecord;
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
@@ -72,7 +64,7 @@ const TABLE: &str = "idempotency";
 /// not shorten them, and tokio's paused time does not work with a port.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, _| {
+/// # doc_examples::run(async |_, _| {
 /// use dynamodb_idempotency::testing::Sandbox;
 ///
 /// let sandbox = Sandbox::start().await?;
@@ -93,7 +85,7 @@ impl Sandbox {
     /// Starts a sandbox with a table of the default schema.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, _| {
+    /// # doc_examples::run(async |_, _| {
     /// use dynamodb_idempotency::testing::Sandbox;
     ///
     /// let sandbox = Sandbox::start().await?;
@@ -110,7 +102,7 @@ impl Sandbox {
     /// Starts a sandbox with a table of this schema.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, _| {
+    /// # doc_examples::run(async |_, _| {
     /// use dynamodb_idempotency::TableSchema;
     /// use dynamodb_idempotency::testing::Sandbox;
     ///
@@ -150,7 +142,7 @@ impl Sandbox {
     /// Returns an [`Idempotency`] on the table, with the default policy.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// sandbox.record("charge", "order-42").completed("re_1").await?;
     /// let idempotency = sandbox.idempotency();
     /// let charge = idempotency.operation("charge").key("order-42");
@@ -166,7 +158,7 @@ impl Sandbox {
     /// Returns a builder for an [`Idempotency`] on the table, for other settings.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use dynamodb_idempotency::policy::Takeover;
     /// use dynamodb_idempotency::ErrorKind;
     ///
@@ -186,7 +178,7 @@ impl Sandbox {
     /// Returns a client of the embedded DynamoDB, for your own tables.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// let tables = sandbox.client().list_tables().send().await?;
     /// assert_eq!(tables.table_names(), [sandbox.table()]);
     /// # Ok(()) });
@@ -199,7 +191,7 @@ impl Sandbox {
     /// Returns the name of the table.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// assert_eq!(sandbox.table(), "idempotency");
     /// # Ok(()) });
     /// ```
@@ -211,7 +203,7 @@ impl Sandbox {
     /// Returns the clock of the clients and of the table.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// sandbox.record("payments", "order-42").pending(Duration::from_secs(30)).await?;
@@ -233,7 +225,7 @@ impl Sandbox {
     /// [`Scope::from_encoded`].
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// let record = sandbox.record("charge", "order-42");
     /// assert!(record.read().await?.is_none());
     /// record.completed("re_1").await?;

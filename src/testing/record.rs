@@ -12,9 +12,10 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::ops::admin::StoredRecord;
+use crate::protocol::Status;
 use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{self, Claim, Item, Record, Status, random_owner};
+use crate::store::record::{self, Claim, Item, Record, random_owner};
 use crate::store::schema::Attribute;
 
 /// How long ago leases and retentions ended.
@@ -33,7 +34,7 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// # doc_examples::run(async |sandbox, _| {
 /// use std::time::Duration;
 ///
 /// let record = sandbox.record("charge", "order-42").payload(&1200);
@@ -59,7 +60,7 @@ impl<'a> SandboxRecord<'a> {
     /// Sets the request by its payload, like [`Call::payload`](crate::Call::payload).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::ErrorKind;
     ///
     /// sandbox.record("charge", "order-42").payload(&1200).completed("re_1").await?;
@@ -78,7 +79,7 @@ impl<'a> SandboxRecord<'a> {
     /// Sets the request by its fingerprint.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::Fingerprint;
     ///
     /// let request = Fingerprint::builder().bytes(b"order-42").finish();
@@ -99,7 +100,7 @@ impl<'a> SandboxRecord<'a> {
     /// set, use [`fingerprint`](Self::fingerprint) instead.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use std::time::Duration;
     ///
     /// use http::Request;
@@ -118,7 +119,7 @@ impl<'a> SandboxRecord<'a> {
     /// Writes a record whose owner runs the operation, with this much of its lease left.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::ErrorKind;
@@ -144,7 +145,7 @@ impl<'a> SandboxRecord<'a> {
     /// Writes a record whose owner died, and whose lease expired one minute ago.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// sandbox.record("charge", "order-42").abandoned().await?;
     /// let charge = idempotency.operation("charge").key("order-42");
     /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
@@ -165,7 +166,7 @@ impl<'a> SandboxRecord<'a> {
     /// [rejected](crate::Builder::reject_plain_answers), let the operation run once instead.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
     ///
     /// sandbox.record("charge", "order-42").completed("re_1").await?;
@@ -202,7 +203,7 @@ impl<'a> SandboxRecord<'a> {
     /// Writes a record of a failure that is kept, without an error to replay.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::policy::Failure;
     /// use dynamodb_idempotency::ErrorKind;
     ///
@@ -230,7 +231,7 @@ impl<'a> SandboxRecord<'a> {
     /// It counts as absent, although DynamoDB has not deleted it yet.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// let record = sandbox.record("charge", "order-42");
     /// record.completed("re_1").await?;
     /// record.expired().await?;
@@ -259,7 +260,7 @@ impl<'a> SandboxRecord<'a> {
     /// Returns the stored record; `None` if it does not exist.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// let charge = idempotency.operation("charge").key("order-42");
     /// charge.run(async |_| Ok::<_, std::io::Error>(())).await?;
     /// let stored = sandbox.record("charge", "order-42").read().await?.expect("a record");

@@ -6,10 +6,10 @@
 mod chart;
 mod counted;
 mod figures;
+mod fingerprints;
 mod lambda;
 mod machine;
 mod memory;
-mod parts;
 mod pictures;
 mod share;
 mod smoke;
@@ -66,8 +66,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if !options.cold_start {
         document.replace("machine", &machine)?;
         counted(&workspace, &mut document)?;
-        println!("\n==> parts");
-        document.replace("parts", &parts::table(&workspace)?)?;
+        println!("\n==> fingerprints");
+        document.replace("fingerprints", &fingerprints::table(&workspace)?)?;
         document.save()?;
     }
     let server = dynamodb_local::required(&workspace.target)?;

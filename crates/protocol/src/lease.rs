@@ -20,7 +20,7 @@ impl Lease {
     }
 
     /// How much of the length may be over or uncertain when the lease is granted.
-    pub fn may_lack(self, deadline: Option<Deadline>, margin: Duration) -> Duration {
+    pub fn slack(self, deadline: Option<Deadline>, margin: Duration) -> Duration {
         match (self, deadline) {
             (Self::Invocation, Some(_)) => margin,
             (Self::Invocation, None) => margin.max(DEFAULT_RENEWED / 3),
@@ -76,17 +76,17 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a lease of `length` that a response has shown. `may_lack` of it may be over or
+    /// The window of a lease of `length` that a response has shown. `slack` of it may be over or
     /// uncertain, and its stamp may be wrong by `margin`.
     pub(crate) fn verified(
         now: Now,
         lease_expires_at: Timestamp,
         time: Option<StoreTime>,
         length: Duration,
-        may_lack: Duration,
+        slack: Duration,
         margin: Duration,
     ) -> Option<Self> {
-        let bounds = Bounds { length, may_lack, margin };
+        let bounds = Bounds { length, slack, margin };
         let (seen, left) = if let Some(time) = time {
             let left = bounds.left(lease_expires_at, time.date, time.latest(), time.elapsed());
             (time.received, left)
@@ -113,7 +113,7 @@ impl Window {
 struct Bounds {
     length: Duration,
     /// How much of it may be over or uncertain.
-    may_lack: Duration,
+    slack: Duration,
     /// How wrong a stamp may be.
     margin: Duration,
 }
@@ -129,7 +129,7 @@ impl Bounds {
         took: Duration,
     ) -> Option<Duration> {
         let left = lease_expires_at.since(latest);
-        let is_enough = !left.is_zero() && self.length.saturating_sub(left) <= self.may_lack;
+        let is_enough = !left.is_zero() && self.length.saturating_sub(left) <= self.slack;
         let longest = self.length.saturating_add(self.margin).saturating_add(took);
         let is_too_long = lease_expires_at.since(earliest) > longest;
         (is_enough && !is_too_long).then_some(left)
@@ -146,7 +146,7 @@ mod tests {
     /// and `back`. All in ms.
     fn left(store: i64, ahead: i64, there: i64, back: i64) -> Option<Duration> {
         let margin = Duration::from_secs(2);
-        let bounds = Bounds { length: LENGTH, may_lack: LENGTH / 3, margin };
+        let bounds = Bounds { length: LENGTH, slack: LENGTH / 3, margin };
         let at = Timestamp::from_millis;
         let lease_expires_at = at(store - there + ahead).plus(LENGTH);
         let took = at(there + back).since(at(0));

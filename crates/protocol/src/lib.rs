@@ -35,7 +35,7 @@ pub mod time;
 mod tries;
 mod write;
 
-pub use self::acquisition::{Acquisition, CallResult, Goal, Granted, Next, Reason, Resolution};
+pub use self::acquisition::{Acquisition, CallResult, Goal, Grant, Next, Reason, Resolution};
 pub use self::condition::{Condition, Term};
 pub use self::decide::{Decision, decide};
 pub use self::finish::{FailureWrite, Finish, FinishResult, NoCommit, Renewal};

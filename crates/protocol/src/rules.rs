@@ -91,7 +91,7 @@ impl Rules {
     /// As [`term`](Self::term), for a lease that this call holds. It is bounded by the monotonic clock too,
     /// so a wall clock that has jumped forward never makes it longer: the owner may crash before it can
     /// correct the lease. After a freeze it is too short, which the response shows.
-    pub fn held_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
+    pub fn renewal_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         let earliest = stamp.earliest.min(stamp.by_uptime);
         self.term_from(stamp.at.min(earliest.plus(self.lease_margin())), length)
     }
@@ -109,7 +109,7 @@ impl Rules {
     }
 
     /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if too
-    /// much of the lease is over ([`Lease::may_lack`]): then it has to be stamped again.
+    /// much of the lease is over ([`Lease::slack`]): then it has to be stamped again.
     pub fn window(
         &self,
         now: Now,
@@ -138,7 +138,7 @@ impl Rules {
     ) -> Option<Window> {
         let margin = self.lease_margin();
         let length = self.lease.length(deadline.map(|deadline| now.left(deadline)), margin);
-        let may_lack = self.lease.may_lack(deadline, margin);
-        Window::verified(now, lease_expires_at, time, length, may_lack, margin)
+        let slack = self.lease.slack(deadline, margin);
+        Window::verified(now, lease_expires_at, time, length, slack, margin)
     }
 }

@@ -16,7 +16,7 @@
 //!    [`Http::store_if`](super::Http::store_if).
 //!
 //! ```
-//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
+//! # doc_examples::run(async |_, idempotency| {
 //! use axum::body::Body;
 //! use axum::extract::{Request, State};
 //! use axum::http::StatusCode;

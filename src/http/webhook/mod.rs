@@ -3,7 +3,7 @@
 //! Needs the feature `webhook`.
 //!
 //! ```
-//! # dynamodb_idempotency::testing::example(async |_, idempotency| {
+//! # doc_examples::run(async |_, idempotency| {
 //! use axum::{Router, body::Body, http::Request, routing::post};
 //! use dynamodb_idempotency::http::Webhook;
 //! use tower::ServiceExt;
@@ -98,7 +98,7 @@ impl Webhook {
     /// event's `id` (`evt_…`). Pass several secrets while you rotate them.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::http::Webhook;
     ///
     /// let layer = idempotency.http("stripe").webhook(Webhook::stripe(["whsec_5WbX"])).layer()?;
@@ -116,7 +116,7 @@ impl Webhook {
     /// HTTPS only.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::http::Webhook;
     ///
     /// let layer = idempotency.http("github").webhook(Webhook::github(["a secret"])).layer()?;
@@ -139,7 +139,7 @@ impl Webhook {
     /// <https://github.com/standard-webhooks/standard-webhooks>.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::http::Webhook;
     ///
     /// let sender = Webhook::standard(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);

@@ -7,7 +7,7 @@ use crate::store::record::{Checkpoint, NoResult};
 /// The answer that repeats of an operation get, or the result of a step.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// # doc_examples::run(async |sandbox, _| {
 /// use dynamodb_idempotency::testing::{StoredAnswer, StoredState};
 ///
 /// sandbox.record("payments", "order-42").completed("re_1").await?;

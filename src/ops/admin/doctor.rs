@@ -31,7 +31,7 @@ impl Admin<'_> {
     /// an error that makes the rest meaningless, such as a missing table or no response.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::{Scope, Severity};
     ///
     /// let findings = idempotency.admin().doctor(&[Scope::new("payments")]).await?;

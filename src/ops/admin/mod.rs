@@ -46,7 +46,7 @@ impl Idempotency {
     /// Returns the operations of tools on the table.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// let admin = idempotency.admin();
     /// assert_eq!(admin.approximate_size().await?.items, 0);
     /// # Ok(()) });
@@ -61,7 +61,7 @@ impl Idempotency {
 /// The operations of tools on a table. [`Idempotency::admin`] creates it.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// # doc_examples::run(async |sandbox, idempotency| {
 /// use dynamodb_idempotency::admin::Admin;
 /// use dynamodb_idempotency::policy::KeyForm;
 /// use dynamodb_idempotency::{Error, Scope};
@@ -88,7 +88,7 @@ impl Admin<'_> {
     /// The read is strongly consistent, and includes the parts of the answer.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::policy::KeyForm;
     /// use dynamodb_idempotency::Scope;
     ///

@@ -19,7 +19,7 @@ use crate::store::schema::{Keys, TableSchema};
 /// A record as it was when it was read.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// # doc_examples::run(async |sandbox, idempotency| {
 /// use dynamodb_idempotency::{Fingerprint, Scope};
 ///
 /// let charge = idempotency.operation("payments").key("order-42").payload(&1200);
@@ -64,7 +64,7 @@ pub struct StoredRecord {
 /// The state of an operation.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// # doc_examples::run(async |sandbox, _| {
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::testing::StoredState;
@@ -108,7 +108,7 @@ pub enum StoredState {
 /// A reason why releasing a record can do harm.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+/// # doc_examples::run(async |sandbox, _| {
 /// use dynamodb_idempotency::admin::Danger;
 ///
 /// let payment = sandbox.record("payments", "order-42");
@@ -198,7 +198,7 @@ impl StoredRecord {
     /// Returns the stored status: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// let payment = sandbox.record("payments", "order-42");
     /// payment.completed("re_1").await?;
     /// assert_eq!(payment.read().await?.expect("a record").status(), "COMPLETED");
@@ -212,7 +212,7 @@ impl StoredRecord {
     /// Returns how much of the owner's lease was left at the read; `None` without a live lease.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use std::time::Duration;
     ///
     /// let payment = sandbox.record("payments", "order-42");
@@ -232,7 +232,7 @@ impl StoredRecord {
     /// abandoned operation, if its policy allows that.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use std::time::Duration;
     ///
     /// let pending = sandbox.record("payments", "order-42");
@@ -254,7 +254,7 @@ impl StoredRecord {
     /// deletes it.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use std::time::Duration;
     ///
     /// let payment = sandbox.record("payments", "order-42");
@@ -272,7 +272,7 @@ impl StoredRecord {
     /// Returns the harm that a [`release`](super::Admin::release) could do.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// use dynamodb_idempotency::admin::Danger;
     ///
     /// let payment = sandbox.record("payments", "order-42");
@@ -303,7 +303,7 @@ impl StoredRecord {
     /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// let payment = sandbox.record("payments", "order-42");
     /// payment.completed("re_1").await?;
     /// assert_eq!(payment.read().await?.expect("a record").key_hash(), "84732e2b3cfd95c4");
@@ -317,7 +317,7 @@ impl StoredRecord {
     /// Returns the item in DynamoDB's JSON.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, _| {
+    /// # doc_examples::run(async |sandbox, _| {
     /// let payment = sandbox.record("payments", "order-42");
     /// payment.completed("re_1").await?;
     /// let record = payment.read().await?.expect("a record");

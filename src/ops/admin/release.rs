@@ -8,7 +8,7 @@ use crate::store::record::Item;
 /// The result of a release.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// # doc_examples::run(async |sandbox, idempotency| {
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::admin::Released;
@@ -43,7 +43,7 @@ impl Admin<'_> {
     /// removed; the number of attempts stays.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::ErrorKind;
@@ -81,7 +81,7 @@ impl Admin<'_> {
     /// has started.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::admin::Released;
     ///
     /// let payment = sandbox.record("payments", "order-42");

@@ -10,15 +10,16 @@ use serde_json::json;
 use super::record::{pk, record_key};
 use super::{Admin, Expired, StoredRecord};
 use crate::error::{Error, ErrorKind};
+use crate::protocol::Status;
 use crate::store::key::{RecordKey, Scope};
-use crate::store::record::{Item, Status};
+use crate::store::record::Item;
 use crate::store::schema::Attribute;
 use crate::store::{Only, Part};
 
 /// Which records a scan returns. All records are read and billed, whatever is selected.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// # doc_examples::run(async |sandbox, idempotency| {
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::admin::Select;
@@ -47,7 +48,7 @@ pub enum Select {
 /// The result of one request of a scan.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// # doc_examples::run(async |sandbox, idempotency| {
 /// use dynamodb_idempotency::admin::{Page, Select};
 ///
 /// sandbox.record("payments", "order-42").completed("re_1").await?;
@@ -85,7 +86,7 @@ pub struct Page {
 /// An item that this version does not understand.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// # doc_examples::run(async |sandbox, idempotency| {
 /// use aws_sdk_dynamodb::types::AttributeValue;
 /// use dynamodb_idempotency::admin::Select;
 ///
@@ -111,7 +112,7 @@ pub struct Unreadable {
 /// The size of a table, which DynamoDB updates about every six hours.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+/// # doc_examples::run(async |_, idempotency| {
 /// let size = idempotency.admin().approximate_size().await?;
 /// assert_eq!((size.items, size.bytes, size.read_units()), (0, 0, 0));
 /// # Ok(()) });
@@ -165,7 +166,7 @@ impl<'a> Admin<'a> {
     /// them either; in other tables it reads and pays for them.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::Scope;
     /// use dynamodb_idempotency::admin::Select;
     ///
@@ -184,7 +185,7 @@ impl<'a> Admin<'a> {
     /// Returns the size of the table, to estimate the cost of a scan.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// assert_eq!(idempotency.admin().approximate_size().await?.items, 0);
     /// # Ok(()) });
     /// ```
@@ -211,7 +212,7 @@ impl<'a> Admin<'a> {
     /// missing. In a table with a composite key, part 0 contains all records.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::admin::Select;

@@ -9,7 +9,7 @@ use crate::store;
 /// has been expired for more than an hour.
 ///
 /// ```
-/// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+/// # doc_examples::run(async |sandbox, idempotency| {
 /// use std::time::Duration;
 ///
 /// use dynamodb_idempotency::admin::{Expired, Select};
@@ -45,7 +45,7 @@ impl Admin<'_> {
     /// needed by operators only, not by functions.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::admin::Select;

@@ -37,7 +37,7 @@ impl Idempotency {
     /// `idempotency doctor` checks them, and [`create_table`](Self::create_table) sets them.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// for finding in idempotency.preflight(["payments", "transfers"]).await? {
     ///     println!("{:7} {}: {finding}", finding.severity, finding.subject);
     /// }

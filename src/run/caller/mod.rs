@@ -17,7 +17,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::policy::FirstRequest;
 use crate::protocol::{
-    Acquisition, CallResult, Command, Goal, Granted, MIN_LIMIT, Next, Reason, State, Window,
+    Acquisition, CallResult, Command, Goal, Grant, MIN_LIMIT, Next, Reason, State, Window,
 };
 use crate::run::call::CallContext;
 use crate::run::core::Core;
@@ -186,22 +186,22 @@ impl<'a> Caller<'a> {
     }
 
     fn execution(&mut self, window: Option<Window>) -> Execution {
-        let granted = self.machine.granted();
+        let grant = self.machine.grant();
         // The record has the steps of earlier attempts.
-        let replaced = self.session.replaced.take().filter(|_| granted.replaced.is_some());
+        let replaced = self.session.replaced.take().filter(|_| grant.replaced.is_some());
         let success = match window {
             None => Ending::FailOpen,
-            Some(_) => self.ending_of_handler(&granted),
+            Some(_) => self.ending_of_handler(&grant),
         };
-        Execution::new(self.core, self.call.clone(), granted, window, replaced, success)
+        Execution::new(self.core, self.call.clone(), grant, window, replaced, success)
     }
 
     /// The ending of the execution if it succeeds.
-    fn ending_of_handler(&self, granted: &Granted) -> Ending {
-        let is_first = granted.attempts.number.saturating_sub(granted.attempts.released) <= 1;
-        match granted.replaced.as_ref().map(|replaced| replaced.state) {
+    fn ending_of_handler(&self, grant: &Grant) -> Ending {
+        let is_first = grant.attempts.number.saturating_sub(grant.attempts.released) <= 1;
+        match grant.replaced.as_ref().map(|replaced| replaced.state) {
             Some(State::Pending { .. }) => {
-                let (operation, attempt) = (self.call.key.operation(), granted.attempts.number);
+                let (operation, attempt) = (self.call.key.operation(), grant.attempts.number);
                 tracing::warn!(operation, attempt, "an abandoned operation is taken over");
                 signals::takeover(operation);
                 Ending::Takeover
@@ -213,9 +213,9 @@ impl<'a> Caller<'a> {
 
     /// The ending and the attempt of a call whose transaction was applied.
     fn ending_of_transaction(&self) -> (Ending, Option<u32>) {
-        let granted = self.machine.granted();
-        let attempt = granted.attempts.number;
-        let ending = match granted.replaced.map(|replaced| replaced.state) {
+        let grant = self.machine.grant();
+        let attempt = grant.attempts.number;
+        let ending = match grant.replaced.map(|replaced| replaced.state) {
             Some(State::Pending { .. }) => Ending::Takeover,
             _ if attempt > 1 => Ending::Retry,
             _ => Ending::First,

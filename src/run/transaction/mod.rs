@@ -79,7 +79,7 @@ impl<T> Transaction<T> {
     /// An answer that is stored, so far without any writes.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |_, idempotency| {
+    /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::Transaction;
     ///
     /// let order = || idempotency.operation("orders").key("42");
@@ -96,7 +96,7 @@ impl<T> Transaction<T> {
     /// was rejected, and may be sent again corrected. With items added it is an ordinary answer.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::{Outcome, Transaction};
     ///
     /// let transfer = idempotency.operation("transfers").key("order-42");
@@ -131,7 +131,7 @@ impl<T> Transaction<T> {
     /// does not say what it returns when its condition fails returns the item (`ALL_OLD`).
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
     /// use dynamodb_idempotency::Transaction;
     ///
@@ -158,7 +158,7 @@ impl<T> Transaction<T> {
     /// [`ErrorKind::ConditionFailed`](crate::ErrorKind::ConditionFailed). It costs one more round trip.
     ///
     /// ```
-    /// # dynamodb_idempotency::testing::example(async |sandbox, idempotency| {
+    /// # doc_examples::run(async |sandbox, idempotency| {
     /// use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, TransactWriteItem};
     /// use dynamodb_idempotency::{ConditionFailed, Outcome, Transaction};
     ///

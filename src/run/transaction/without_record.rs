@@ -22,25 +22,16 @@ use crate::signals::Ending;
 use crate::store::WriteResult;
 use crate::store::record::random_owner;
 
-/// How the caller's items ended.
-enum ItemsEnd {
-    Applied,
-    /// No try was applied, nor will be.
-    NotApplied(Error),
-    /// They may have been applied, or may still be.
-    Unknown,
-}
-
 impl Core {
     /// Writes items until DynamoDB answers or the time is over. One token makes all tries one transaction. No record
-    /// keeps a delayed try from being applied, so after a try without an answer only success is certain.
-    /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
+    /// keeps a delayed try from being applied, so after a try without an answer only success is certain: any
+    /// other end is `OutcomeUnknown`. Boxed, as [`acquire`](crate::run::caller::acquire) is.
     fn write_items<'a>(
         &'a self,
         call: &'a CallContext,
         owner: OwnerId,
         items: Vec<TransactWriteItem>,
-    ) -> BoxFuture<'a, ItemsEnd> {
+    ) -> BoxFuture<'a, Result<(), Error>> {
         let end = self.table.clock.lasting(call.policy.completion_timeout);
         let until = call.answer_by().map_or(end, |by| by.or(end));
         self.try_items(items, items::token(owner, 1), until).boxed()
@@ -51,12 +42,10 @@ impl Core {
         mut all: Vec<TransactWriteItem>,
         token: String,
         until: Deadline,
-    ) -> ItemsEnd {
-        if let Err(invalid) = items::check(&mut all) {
-            return ItemsEnd::NotApplied(invalid);
-        }
+    ) -> Result<(), Error> {
+        items::check(&mut all)?;
         if all.is_empty() {
-            return ItemsEnd::Applied;
+            return Ok(());
         }
         let (clock, mut tries, mut in_doubt) = (&self.table.clock, Tries::until(until), false);
         loop {
@@ -64,38 +53,30 @@ impl Core {
             let sent = self.table.transact_items(None, (&all, &token), limit).await;
             in_doubt |= sent.is_in_doubt;
             let (error, is_final) = match sent.outcome {
-                WriteResult::Applied => return ItemsEnd::Applied,
-                WriteResult::ItemsRejected(error) if !in_doubt => {
-                    return ItemsEnd::NotApplied(error);
-                }
+                WriteResult::Applied => return Ok(()),
+                WriteResult::ItemsRejected(error) if !in_doubt => return Err(error),
                 // Not sent again: with another token, the items could be applied twice.
                 WriteResult::ItemsRejected(_)
                 | WriteResult::Rejected(_)
-                | WriteResult::TokenUsed(_) => {
-                    return ItemsEnd::Unknown;
-                }
+                | WriteResult::TokenUsed(_) => return Err(commit_unknown()),
                 WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
                     let is_final = !error.is_retryable();
                     (error, is_final)
                 }
                 WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, false),
             };
-            if is_final || !clock.wait(&mut tries).await {
-                let error = self.report_items(error, in_doubt);
-                return if in_doubt { ItemsEnd::Unknown } else { ItemsEnd::NotApplied(error) };
+            if !is_final && clock.wait(&mut tries).await {
+                continue;
             }
-        }
-    }
-
-    fn report_items(&self, error: Error, in_doubt: bool) -> Error {
-        if in_doubt {
-            let table = &self.table.name;
+            if !in_doubt {
+                return Err(error);
+            }
             tracing::error!(
-                table, %error,
+                table = self.table.name, %error,
                 "a transaction was not confirmed in time: it has happened as a whole or not at all"
             );
+            return Err(commit_unknown());
         }
-        error
     }
 }
 
@@ -106,14 +87,14 @@ impl Execution {
         // If this future is dropped, the items may have been written.
         self.finish().begin_items().map_err(no_commit)?;
         self.inner.commits.begin(commit.answer);
-        let (ended, result) =
-            match core.write_items(call, self.inner.claim.owner, commit.items).await {
-                ItemsEnd::Applied => (Some(FinishResult::Stored), Ok(())),
-                ItemsEnd::NotApplied(error) => (None, Err(error)),
-                ItemsEnd::Unknown => (Some(FinishResult::Unknown), Err(commit_unknown())),
-            };
+        let written = core.write_items(call, self.inner.claim.owner, commit.items).await;
+        let ended = match &written {
+            Ok(()) => Some(FinishResult::Stored),
+            Err(error) if error.is_outcome_unknown() => Some(FinishResult::Unknown),
+            Err(_) => None,
+        };
         self.finish().items_ended(ended);
-        result
+        written
     }
 }
 
@@ -147,16 +128,11 @@ async fn write_transaction<V, E>(
         Err(error) => return Ok(RunOutcome::NoAnswer(error)),
     };
     let returned = |value| Ok(RunOutcome::Returned(value, Storage::Unprotected));
-    match core.write_items(call, owner, items).await {
-        ItemsEnd::Applied => returned(response),
-        ItemsEnd::NotApplied(error) => {
-            let answer = on_condition_failed.zip(error.condition_failed());
-            let answer = answer.map(|(answer, failed)| user_code::call(|| answer(failed)));
-            match answer.transpose()?.flatten() {
-                Some(answer) => returned(answer),
-                None => Ok(RunOutcome::NoAnswer(error)),
-            }
-        }
-        ItemsEnd::Unknown => Ok(RunOutcome::NoAnswer(commit_unknown())),
+    let Err(error) = core.write_items(call, owner, items).await else { return returned(response) };
+    let answer = on_condition_failed.zip(error.condition_failed());
+    let answer = answer.map(|(answer, failed)| user_code::call(|| answer(failed)));
+    match answer.transpose()?.flatten() {
+        Some(answer) => returned(answer),
+        None => Ok(RunOutcome::NoAnswer(error)),
     }
 }

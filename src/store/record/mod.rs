@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 #[cfg(any(feature = "admin", feature = "fuzzing", test))]
 pub(crate) use crate::protocol::Version;
-pub(crate) use crate::protocol::{Header, OwnerId, State, Status};
+pub(crate) use crate::protocol::{Header, OwnerId, State};
 use crate::store::key::RecordKey;
 use crate::store::schema::{Attribute, Keys, TableSchema};
 
@@ -445,48 +445,23 @@ pub(crate) fn item_bytes(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
 }
 
-/// The [`item_bytes`] of a [`completed_item`] with a one-byte answer, computed without creating it.
+/// The [`item_bytes`] of a [`completed_item`] with a one-byte answer.
 pub(crate) fn completed_bytes(
     schema: &TableSchema,
     claim: &Claim,
     completed_at: Timestamp,
     expires_at: i64,
 ) -> usize {
-    let keys = schema.key_names().map(str::len).sum::<usize>() + claim.key.as_str().len();
-    let partition_value = match schema.keys() {
-        Keys::Partition { .. } => 0,
-        Keys::Composite { value, .. } => value.len(),
-    };
-    let attributes = [
-        (Attribute::Status, Status::Completed.as_str().len()),
-        (Attribute::Owner, OwnerId::TEXT_LENGTH),
-        (Attribute::Attempt, number_bytes(i64::from(claim.attempt))),
-        (Attribute::Fingerprint, StoredFingerprint::BYTES),
-        (Attribute::CreatedAt, number_bytes(claim.created_at.millis())),
-        (Attribute::ExpiresAt, number_bytes(expires_at)),
-        (Attribute::Format, digits_bytes(FORMAT.len())),
-        (Attribute::CompletedAt, number_bytes(completed_at.millis())),
-        (Attribute::Response, 1),
-    ];
-    let attributes = attributes.map(|(attribute, value)| schema.name(attribute).len() + value);
-    keys + partition_value + attributes.into_iter().sum::<usize>()
-}
-
-fn number_bytes(number: i64) -> usize {
-    let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
-    digits_bytes(digits + usize::from(number < 0))
-}
-
-/// One byte for every two digits, one byte of overhead, and one for a sign; at most 21.
-fn digits_bytes(digits: usize) -> usize {
-    (digits.div_ceil(2) + 2).min(21)
+    let response = AttributeValue::Null(true);
+    item_bytes(&completed_item(schema, claim, completed_at, expires_at, response))
 }
 
 pub(crate) fn value_bytes(value: &AttributeValue) -> usize {
     match value {
         AttributeValue::S(text) => text.len(),
         AttributeValue::B(bytes) => bytes.as_ref().len(),
-        AttributeValue::N(digits) => digits_bytes(digits.len()),
+        // One byte for every two digits, one byte of overhead, and one for a sign; at most 21.
+        AttributeValue::N(digits) => (digits.len().div_ceil(2) + 2).min(21),
         AttributeValue::M(fields) => 3 + fields.len() + item_bytes(fields),
         AttributeValue::L(values) => {
             3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::answer::Answer;
+use crate::protocol::Status;
 use crate::store::key::KeyForm;
 use crate::store::record::{Checkpoint, OwnerId};
 
@@ -207,19 +208,6 @@ fn every_missing_or_mistyped_attribute_is_named() {
                 assert!(error.to_string().contains(&format!("`{name}`")), "{name}: {error}");
             }
         }
-    }
-}
-
-proptest! {
-    #[test]
-    fn the_size_without_the_answer_is_that_of_the_item(
-        attempt: u32, created_at: i64, completed_at: i64, expires_at: i64, is_composite: bool,
-    ) {
-        let schema = if is_composite { schema().composite_key("PK", "I", "SK") } else { schema() };
-        let created_at = Timestamp::from_millis(created_at);
-        let (claim, at) = (Claim { attempt, created_at, ..claim() }, Timestamp::from_millis(completed_at));
-        let item = completed_item(&schema, &claim, at, expires_at, AttributeValue::Null(true));
-        prop_assert_eq!(item_bytes(&item), completed_bytes(&schema, &claim, at, expires_at));
     }
 }
 

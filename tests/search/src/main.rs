@@ -109,3 +109,20 @@ fn print_violation(violation: &Violation) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{rows, search};
+
+    #[test]
+    #[ignore = "the test of cargo mutants; takes minutes without optimization"]
+    fn two_callers_and_one_fault_violate_no_row() {
+        for row in rows::ALL {
+            let found = search(&row.with(2, 1), Duration::from_secs(600), &[]);
+            let schedule = found.violation.map(|violation| violation.schedule());
+            assert_eq!(schedule, None, "{}", row.name);
+        }
+    }
+}

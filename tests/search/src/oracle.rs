@@ -9,7 +9,7 @@ use crate::rows::{MAX_CALLERS, Role, Row};
 use crate::store::{Stored, Wire};
 use dynamodb_idempotency_protocol::policy::{Completed, Lease};
 use dynamodb_idempotency_protocol::{
-    CallResult, FinishResult, Form, Granted, Outcome, ReadResult, Reason, Reply, State as Stands,
+    CallResult, FinishResult, Form, Grant, Outcome, ReadResult, Reason, Reply, State as Stands,
     Window, WriteResult,
 };
 
@@ -114,7 +114,7 @@ impl State {
         &mut self,
         seat: usize,
         acquiring: &Acquiring,
-        granted: &Granted,
+        grant: &Grant,
         window: Option<Window>,
         clock: &Clock,
     ) {
@@ -126,21 +126,21 @@ impl State {
             return;
         };
         let own = self.store.record.as_ref().filter(|record| record.header.owner == owner(seat));
-        let known = granted.knowledge.own().and_then(|own| own.steps);
+        let known = grant.knowledge.own().and_then(|own| own.steps);
         let is_held = own.is_some_and(|own| own.header.state.lease_expires_at().is_some());
-        let is_wrong = own.is_some_and(|own| own.header.attempt != granted.attempts.number);
+        let is_wrong = own.is_some_and(|own| own.header.attempt != grant.attempts.number);
         let forgets = is_held && own.is_some_and(|own| own.header.steps != known);
         let is_over = store_time(self.tick) > window.lease_expires_at;
         if !is_held && !is_over && !clock.is_blind {
             self.violate("runs without a record");
         }
-        if is_wrong || granted.attempts.number <= self.ledger.attempt {
+        if is_wrong || grant.attempts.number <= self.ledger.attempt {
             self.violate("the attempt has not grown");
         }
         if forgets {
             self.violate("a stored step would be done again");
         }
-        self.ledger.attempt = granted.attempts.number;
+        self.ledger.attempt = grant.attempts.number;
     }
 
     /// A handler is polled.
@@ -226,7 +226,7 @@ impl State {
             Outcome::Read(ReadResult::Stale(record)) => record.as_ref(),
             _ => None,
         });
-        let knowledge = acquiring.machine.granted().knowledge;
+        let knowledge = acquiring.machine.grant().knowledge;
         let shown = stale.or(knowledge.seen().record());
         let Some(shown) = shown.filter(|shown| shown.state == Stands::Completed) else {
             return self.violate("replayed what is not completed");

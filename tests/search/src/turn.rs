@@ -183,10 +183,10 @@ impl<'a> Turn<'a> {
     }
 
     fn begins(mut self, acquiring: &Acquiring, window: Option<Window>) -> Self {
-        let granted = acquiring.machine.granted();
-        self.state.begins(self.seat, acquiring, &granted, window, &self.process.clock);
-        let steps = granted.knowledge.own().and_then(|own| own.steps).unwrap_or(0);
-        let finish = Finish::new(granted, acquiring.rules, window, self.now());
+        let grant = acquiring.machine.grant();
+        self.state.begins(self.seat, acquiring, &grant, window, &self.process.clock);
+        let steps = grant.knowledge.own().and_then(|own| own.steps).unwrap_or(0);
+        let finish = Finish::new(grant, acquiring.rules, window, self.now());
         self.process.phase = Phase::Executing(Execution {
             finish,
             does: Does::Handle,

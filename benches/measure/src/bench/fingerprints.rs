@@ -1,4 +1,4 @@
-//! The pure parts, timed by the program `parts`.
+//! Fingerprints, timed by the program of that name.
 
 use std::process::Command;
 
@@ -10,45 +10,41 @@ use xtask::{command::output, workspace::Workspace};
 
 pub(super) fn table(workspace: &Workspace) -> Result<String> {
     let of = |profile| -> Result<Vec<Value>> {
-        let said = output(&mut Command::new(program(workspace, profile, "parts")))?;
+        let said = output(&mut Command::new(program(workspace, profile, "fingerprints")))?;
         Ok(serde_json::from_str(&said)?)
     };
-    let mut table =
-        "| part | time | 10 % – 90 % of the turns | speed | built to deploy | speed |\n\
+    let mut table = "| | time | 10 % – 90 % of the turns | speed | built to deploy | speed |\n\
                      |---|--:|--:|--:|--:|--:|\n"
-            .to_owned();
-    for (part, deployed) in of(PLAIN)?.iter().zip(&of(RELEASE)?) {
-        table.push_str(&row(part, deployed)?);
+        .to_owned();
+    for (case, deployed) in of(PLAIN)?.iter().zip(&of(RELEASE)?) {
+        table.push_str(&row(case, deployed)?);
     }
     Ok(table)
 }
 
-/// One turn of each part.
+/// One turn of each case.
 pub(super) fn smoke(workspace: &Workspace, profile: &str) -> Result<()> {
-    let printed = output(Command::new(program(workspace, profile, "parts")).arg("1"))?;
-    let parts: Vec<Value> = serde_json::from_str(&printed)?;
-    ensure!(!parts.is_empty(), "the program `parts` has printed no part");
-    parts.iter().try_for_each(|part| row(part, part).map(drop))
+    let printed = output(Command::new(program(workspace, profile, "fingerprints")).arg("1"))?;
+    let cases: Vec<Value> = serde_json::from_str(&printed)?;
+    ensure!(!cases.is_empty(), "the program `fingerprints` has printed nothing");
+    cases.iter().try_for_each(|case| row(case, case).map(drop))
 }
 
-/// The row of one part, with cargo's default profile and with the profile `release`.
-fn row(part: &Value, deployed: &Value) -> Result<String> {
-    let name = part["name"].as_str().context("no name")?;
+/// The row of one case, with cargo's default profile and with the profile `release`.
+fn row(case: &Value, deployed: &Value) -> Result<String> {
+    let name = case["name"].as_str().context("no name")?;
     ensure!(deployed["name"] == name, "`{name}` in one build, {} in the other", deployed["name"]);
-    let nanos = |part: &Value, what: &str| {
-        part[what].as_f64().with_context(|| format!("no `{what}` of `{name}`"))
+    let number = |case: &Value, what: &str| {
+        case[what].as_f64().with_context(|| format!("no `{what}` of `{name}`"))
     };
-    let speed = |part: &Value| match part["bytes"].as_f64() {
-        Some(bytes) => Ok(format!("{:.2} GB/s", bytes / nanos(part, "ns")?)),
-        None => anyhow::Ok("–".to_owned()),
-    };
+    let speed = |case: &Value| anyhow::Ok(number(case, "bytes")? / number(case, "ns")?);
     Ok(format!(
-        "| {name} | {} | {} – {} | {} | {} | {} |\n",
-        time(nanos(part, "ns")?),
-        time(nanos(part, "low")?),
-        time(nanos(part, "high")?),
-        speed(part)?,
-        time(nanos(deployed, "ns")?),
+        "| {name} | {} | {} – {} | {:.2} GB/s | {} | {:.2} GB/s |\n",
+        time(number(case, "ns")?),
+        time(number(case, "low")?),
+        time(number(case, "high")?),
+        speed(case)?,
+        time(number(deployed, "ns")?),
         speed(deployed)?,
     ))
 }
@@ -65,15 +61,12 @@ mod tests {
 
     #[test]
     fn a_row_has_both_builds() {
-        let mut part =
+        let case =
             json!({ "name": "a", "bytes": 1000, "ns": 500.0, "low": 490.0, "high": 12_345.0 });
         let mut deployed = json!({ "name": "a", "bytes": 1000, "ns": 1000.0 });
         let expected = "| a | 500 ns | 490 ns – 12.3 µs | 2.00 GB/s | 1000 ns | 1.00 GB/s |\n";
-        assert_eq!(row(&part, &deployed).unwrap(), expected);
-        (part["bytes"], deployed["bytes"]) = (Value::Null, Value::Null);
-        let expected = "| a | 500 ns | 490 ns – 12.3 µs | – | 1000 ns | – |\n";
-        assert_eq!(row(&part, &deployed).unwrap(), expected);
+        assert_eq!(row(&case, &deployed).unwrap(), expected);
         deployed["name"] = json!("b");
-        assert!(row(&part, &deployed).is_err());
+        assert!(row(&case, &deployed).is_err());
     }
 }

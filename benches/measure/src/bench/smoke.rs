@@ -10,7 +10,7 @@ use xtask::{
     workspace::Workspace,
 };
 
-use super::{counted, parts, program, sockets};
+use super::{counted, fingerprints, program, sockets};
 
 /// The folder of the profile `dev`: CI has built these programs for the tests.
 const DEBUG: &str = "debug";
@@ -31,6 +31,6 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             output(instructions.args([name, side, "1"]))?;
         }
     }
-    parts::smoke(workspace, DEBUG)?;
+    fingerprints::smoke(workspace, DEBUG)?;
     sockets::smoke(workspace, DEBUG, &dynamodb_local::required(&workspace.target)?)
 }

@@ -95,7 +95,7 @@ pub enum Reason {
 
 /// What the acquisition passes to the execution of the handler.
 #[derive(Clone, Debug)]
-pub struct Granted {
+pub struct Grant {
     pub knowledge: Knowledge,
     /// The record that was taken over, if there was one.
     pub replaced: Option<Header>,
@@ -319,8 +319,8 @@ impl Acquisition {
     }
 
     /// For the handler, after [`Next::Run`] and [`Next::RunUnprotected`].
-    pub fn granted(&self) -> Granted {
-        Granted {
+    pub fn grant(&self) -> Grant {
+        Grant {
             knowledge: self.knowledge.clone(),
             replaced: self.replaced.clone(),
             attempts: self.attempts,

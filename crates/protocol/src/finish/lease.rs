@@ -44,7 +44,8 @@ impl Finish {
     pub fn renewal(&self, now: Now) -> Option<Write> {
         self.window?;
         let stamp = now.stamp()?;
-        let term = self.rules.held_term(stamp, self.rules.renewed_length()).unlike(&self.corrected);
+        let term =
+            self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.corrected);
         let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
         Some(self.lease_write(stamp, term, self.held().and(is_shorter)))
     }
@@ -56,7 +57,7 @@ impl Finish {
         if !self.corrected.contains(&wrong) {
             self.corrected.push(wrong);
         }
-        let term = self.rules.held_term(stamp, self.rules.renewed_length());
+        let term = self.rules.renewal_term(stamp, self.rules.renewed_length());
         let term = term.not_before(held.lease_expires_at).unlike(&self.corrected);
         let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
         Some(self.lease_write(stamp, term, stamped))

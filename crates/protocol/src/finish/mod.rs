@@ -11,7 +11,7 @@ mod writes;
 
 use std::time::Duration;
 
-use crate::acquisition::Granted;
+use crate::acquisition::Grant;
 use crate::knowledge::{Knowledge, NothingHappened};
 use crate::lease::Window;
 use crate::machine::{Machine, Outcome, ReadResult, Reply};
@@ -179,8 +179,8 @@ impl Purpose {
 }
 
 impl Finish {
-    pub fn new(granted: Granted, rules: Rules, window: Option<Window>, now: Now) -> Self {
-        let Granted { knowledge, replaced, attempts } = granted;
+    pub fn new(grant: Grant, rules: Rules, window: Option<Window>, now: Now) -> Self {
+        let Grant { knowledge, replaced, attempts } = grant;
         Self {
             rules,
             knowledge,

@@ -49,13 +49,13 @@ impl Finish {
                 }
                 Purpose::CloseOff { completed_at } => self.closed_off(now, completed_at),
                 Purpose::Fail { .. } | Purpose::ResolveCommit { .. } | Purpose::FindCommit => {
-                    self.given_up(purpose)
+                    self.unheld(purpose)
                 }
             },
             WriteResult::Rejected(Some(_)) => self.after_record(now, Some(write), purpose),
             // There is no record, so nothing has to be changed.
             WriteResult::Rejected(None) if matches!(purpose, Purpose::Fail { .. }) => {
-                self.given_up(purpose)
+                self.unheld(purpose)
             }
             WriteResult::Rejected(None) => self.read(now, Some(write), purpose),
             // If an earlier try may still be applied, it is closed off.
@@ -109,7 +109,7 @@ impl Finish {
                 Purpose::Commit { .. }
                 | Purpose::CloseOff { .. }
                 | Purpose::ResolveCommit { .. }
-                | Purpose::Fail { .. } => self.given_up(purpose),
+                | Purpose::Fail { .. } => self.unheld(purpose),
                 Purpose::Complete { .. } => self.lost(now, purpose),
                 Purpose::FindCommit => Command::Return(FinishResult::Unknown),
             },
@@ -117,7 +117,7 @@ impl Finish {
             // Its retention is over, or it was deleted.
             None => match purpose {
                 Purpose::Fail { .. } | Purpose::CloseOff { .. } | Purpose::ResolveCommit { .. } => {
-                    self.given_up(purpose)
+                    self.unheld(purpose)
                 }
                 Purpose::Commit { .. } if self.is_protected => self.lost(now, purpose),
                 Purpose::Commit { .. } | Purpose::Complete { .. } => {
@@ -139,7 +139,7 @@ impl Finish {
     }
 
     /// The record is released, failed or absent.
-    pub(super) fn given_up(&mut self, purpose: Purpose) -> Command {
+    pub(super) fn unheld(&mut self, purpose: Purpose) -> Command {
         let nothing = self.knowledge.no_effect().map(|proof| NothingHappened::proved(&proof));
         match (purpose, nothing) {
             (Purpose::Fail { .. }, _) if !self.has_commit_in_doubt() => {
@@ -160,7 +160,7 @@ impl Finish {
             Purpose::Fail { is_in_doubt: true }
                 if self.window.is_some_and(|held| !now.is_over(held.end)) =>
             {
-                self.given_up(purpose)
+                self.unheld(purpose)
             }
             Purpose::Fail { .. } | Purpose::Complete { .. }
                 if !self.has_commit_in_doubt() && !may_be_replaced =>
