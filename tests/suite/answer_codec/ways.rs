@@ -81,21 +81,9 @@ impl Way {
                 })
                 .await
                 .unwrap(),
-            Self::Transaction => operation
-                .run_transaction(async || {
-                    Ok::<_, String>(Transaction::new(self.answer()).items([effect()]))
-                })
-                .await
-                .unwrap(),
-            Self::InPlaceOfATransaction => operation
-                .run_transaction(async || {
-                    let items = [debit(store.table(), "missing account", 1)];
-                    let transaction = Transaction::new(String::new()).items(items);
-                    let answer = self.answer();
-                    Ok::<_, String>(transaction.on_condition_failed(|_| Some(answer)))
-                })
-                .await
-                .unwrap(),
+            Self::Transaction | Self::InPlaceOfATransaction => {
+                self.run_transaction(operation, store).await
+            }
             Self::Reconciled => operation
                 .reconcile(async |_| Ok::<_, String>(Reconciled::Completed(ran())))
                 .run(async |_| -> Result<String, String> { panic!("it ran") })
@@ -108,6 +96,17 @@ impl Way {
             }
             Self::Step => step_and_fail_first(operation, ran).await,
         }
+    }
+
+    async fn run_transaction(self, operation: Call, store: &Store) -> String {
+        let answer = self.answer();
+        let transaction = if self == Self::Transaction {
+            Transaction::new(answer).items([count(store.table(), "effect")])
+        } else {
+            let items = [debit(store.table(), "missing account", 1)];
+            Transaction::new(String::new()).items(items).on_condition_failed(|_| Some(answer))
+        };
+        operation.run_transaction(async move || Ok::<_, String>(transaction)).await.unwrap()
     }
 
     async fn prepare(self, store: &Store) {
