@@ -180,8 +180,8 @@ impl<'a> Change<'a> {
         if let Some(end) = record.state.lease_expires_at() {
             self.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
         }
-        if record.steps == Some(0) {
-            self.set(Attribute::Steps, AttributeValue::M(HashMap::new()));
+        if let Some(expires_at) = record.version().expires_at {
+            self.set(Attribute::ExpiresAt, record::number(expires_at));
         }
     }
 

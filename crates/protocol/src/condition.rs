@@ -65,11 +65,10 @@ impl Condition {
     /// The record has not changed since it was seen.
     pub fn unchanged(seen: &Version) -> Self {
         let steps = seen.steps.map_or(Term::NoSteps, Term::Steps);
-        let version = Self::all(&[Term::Owner(seen.owner), Term::Status(seen.status), steps]);
-        match seen.lease_expires_at {
-            Some(at) => version.and(Term::LeaseExpiresAt(at)),
-            None => version,
-        }
+        let version = [Term::Owner(seen.owner), Term::Status(seen.status), steps];
+        let lease = seen.lease_expires_at.map(Term::LeaseExpiresAt);
+        let expiry = seen.expires_at.map(Term::ExpiresAt);
+        Self { alternatives: vec![version.into_iter().chain(lease).chain(expiry).collect()] }
     }
 
     /// The owner holds the record. Each write of an owner has this condition or a narrower one, except

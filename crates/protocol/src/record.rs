@@ -83,6 +83,21 @@ pub struct Version {
     pub status: Status,
     pub lease_expires_at: Option<Timestamp>,
     pub steps: Option<usize>,
+    /// Of a completed record, in epoch seconds: what changes if a delayed write of another call must be
+    /// rejected, because nothing else of an answer can.
+    pub expires_at: Option<i64>,
+}
+
+impl Version {
+    pub fn new(owner: OwnerId, state: State, steps: Option<usize>, expires_at: i64) -> Self {
+        Self {
+            owner,
+            status: state.status(),
+            lease_expires_at: state.lease_expires_at(),
+            steps,
+            expires_at: (state == State::Completed).then_some(expires_at),
+        }
+    }
 }
 
 /// How an operation's records count its attempts.
@@ -141,12 +156,7 @@ impl Header {
     }
 
     pub fn version(&self) -> Version {
-        Version {
-            owner: self.owner,
-            status: self.state.status(),
-            lease_expires_at: self.state.lease_expires_at(),
-            steps: self.steps,
-        }
+        Version::new(self.owner, self.state, self.steps, self.expires_at)
     }
 
     pub fn is_pending_of(&self, owner: &OwnerId) -> bool {

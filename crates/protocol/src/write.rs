@@ -21,8 +21,8 @@ pub enum Form {
     Update,
     /// `expires_at`, and the lease if the record has one.
     Stamp,
-    /// The attributes of the version: the owner, the lease, an empty map of steps. The record means the
-    /// same afterwards, and a delayed write that requires the earlier version is rejected.
+    /// The attributes of the version: the owner, the lease, `expires_at` of a completed record. The record
+    /// means the same afterwards, and a delayed write that requires the earlier version is rejected.
     Touch,
     /// The whole record, together with the caller's items.
     Transaction,
@@ -47,7 +47,7 @@ impl Write {
             (Form::Touch, Some(before)) => Header {
                 owner: self.record.owner,
                 state: self.record.state,
-                steps: self.record.steps.or(before.steps),
+                expires_at: self.record.version().expires_at.unwrap_or(before.expires_at),
                 ..before.clone()
             },
             (Form::Stamp, Some(before)) => Header {

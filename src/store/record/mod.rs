@@ -75,12 +75,8 @@ impl Record {
 
     #[cfg(any(feature = "admin", feature = "fuzzing", test))]
     pub(crate) fn version(&self) -> Version {
-        Version {
-            owner: self.owner,
-            status: self.state.status(),
-            lease_expires_at: self.state.lease_expires_at(),
-            steps: self.steps.as_ref().map(Checkpoints::count),
-        }
+        let steps = self.steps.as_ref().map(Checkpoints::count);
+        Version::new(self.owner, self.state, steps, self.expires_at)
     }
 
     /// Decodes an item that was read under a key of the crate.

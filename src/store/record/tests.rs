@@ -2,7 +2,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::answer::Answer;
-use crate::protocol::Status;
 use crate::store::key::KeyForm;
 use crate::store::record::{Checkpoint, OwnerId};
 
@@ -122,9 +121,8 @@ fn records_round_trip() {
     assert_eq!(record.attempt, claim.attempt);
     assert_eq!(record.fingerprint, claim.fingerprint);
     assert_eq!(record.created_at, claim.created_at);
-    let lease_expires_at = Some(Timestamp::from_millis(1_700_000_030_000));
-    let (owner, status) = (claim.owner, Status::Pending);
-    let version = Version { owner, status, lease_expires_at, steps: None };
+    let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
+    let version = Version::new(claim.owner, State::Pending { lease_expires_at }, None, 0);
     assert_eq!(record.version(), version);
     let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {
         panic!("not completed");

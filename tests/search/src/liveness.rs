@@ -51,15 +51,28 @@ fn settle(
 ) -> Result<State, &'static str> {
     state.faults = 0;
     for _ in 0..ROUNDS {
-        let mut is_waiting = true;
-        let mut is_over = true;
-        for seat in 0..SEATS {
+        let is_active = |state: &State, seat| {
             let process = state.process(seat);
             let begins = seat == SEATS - 1;
-            if process.is_over() || (process.phase == Phase::Ready && !begins) {
+            !process.is_over() && (process.phase != Phase::Ready || begins)
+        };
+        let waiting: Vec<_> = (0..SEATS)
+            .filter(|seat| is_active(&state, *seat))
+            .map(|seat| waits(state.process(seat)))
+            .collect();
+        if waiting.is_empty() {
+            return Ok(state);
+        }
+        // Time passes when all calls wait for it. Until then, those that wait stay.
+        let all_wait = waiting.into_iter().all(|waits| waits);
+        if all_wait {
+            state = state.later();
+            note(Step::PAUSE, &state);
+        }
+        for seat in 0..SEATS {
+            if !is_active(&state, seat) || (!all_wait && waits(state.process(seat))) {
                 continue;
             }
-            (is_over, is_waiting) = (false, is_waiting && waits(process));
             let mut next = None;
             state.steps_of(seat, row, &mut |step, after| {
                 next.get_or_insert((step, after));
@@ -71,13 +84,6 @@ fn settle(
             if let Some(what) = state.violation {
                 return Err(what);
             }
-        }
-        if is_over {
-            return Ok(state);
-        }
-        if is_waiting {
-            state = state.later();
-            note(Step::PAUSE, &state);
         }
     }
     Err("a call does not end")

@@ -141,7 +141,7 @@ impl Acquisition {
         };
         let record = match seen.state {
             // The owner stays, because the keys of the answer's parts contain it.
-            State::Completed => Header { steps: Some(0), ..seen.clone() },
+            State::Completed => Header { expires_at: seen.expires_at + 1, ..seen.clone() },
             // The owner may be slow and still complete the record. A later end, because a delayed renewal
             // would restore the version if the end were earlier.
             State::Pending { lease_expires_at } => {
