@@ -180,8 +180,8 @@ impl<'a> Change<'a> {
         if let Some(end) = record.state.lease_expires_at() {
             self.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
         }
-        if let Some(expires_at) = record.version().expires_at {
-            self.set(Attribute::ExpiresAt, record::number(expires_at));
+        if record.is_completed() {
+            self.set(Attribute::ExpiresAt, record::number(record.expires_at));
         }
     }
 

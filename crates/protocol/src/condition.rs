@@ -11,7 +11,7 @@
 //! library compares the first and the third on a real table.
 
 use crate::owner::OwnerId;
-use crate::record::{Header, State, Status, Version};
+use crate::record::{Completion, Header, State, Status, Version};
 use crate::time::Timestamp;
 
 /// Alternatives, of which at least one must hold with all of its terms.
@@ -65,10 +65,12 @@ impl Condition {
     /// The record has not changed since it was seen.
     pub fn unchanged(seen: &Version) -> Self {
         let steps = seen.steps.map_or(Term::NoSteps, Term::Steps);
-        let version = [Term::Owner(seen.owner), Term::Status(seen.status), steps];
-        let lease = seen.lease_expires_at.map(Term::LeaseExpiresAt);
-        let expiry = seen.expires_at.map(Term::ExpiresAt);
-        Self { alternatives: vec![version.into_iter().chain(lease).chain(expiry).collect()] }
+        let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status), steps];
+        terms.extend(seen.lease_expires_at.map(Term::LeaseExpiresAt));
+        if let Some(Completion { attempt, expires_at }) = seen.completion {
+            terms.extend([Term::AttemptAtMost(attempt), Term::ExpiresAt(expires_at)]);
+        }
+        Self { alternatives: vec![terms] }
     }
 
     /// The owner holds the record. Each write of an owner has this condition or a narrower one, except

@@ -83,19 +83,31 @@ pub struct Version {
     pub status: Status,
     pub lease_expires_at: Option<Timestamp>,
     pub steps: Option<usize>,
-    /// Of a completed record, in epoch seconds: what changes if a delayed write of another call must be
-    /// rejected, because nothing else of an answer can.
-    pub expires_at: Option<i64>,
+    pub completion: Option<Completion>,
+}
+
+/// What else the version of a completed record contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Completion {
+    /// A slow owner may complete once more over a record that was released after a later attempt.
+    pub attempt: u32,
+    /// In epoch seconds. Nothing else changes if a delayed write of another call must be rejected.
+    pub expires_at: i64,
 }
 
 impl Version {
-    pub fn new(owner: OwnerId, state: State, steps: Option<usize>, expires_at: i64) -> Self {
+    pub fn new(
+        owner: OwnerId,
+        state: State,
+        steps: Option<usize>,
+        (attempt, expires_at): (u32, i64),
+    ) -> Self {
         Self {
             owner,
             status: state.status(),
             lease_expires_at: state.lease_expires_at(),
             steps,
-            expires_at: (state == State::Completed).then_some(expires_at),
+            completion: (state == State::Completed).then_some(Completion { attempt, expires_at }),
         }
     }
 }
@@ -156,7 +168,7 @@ impl Header {
     }
 
     pub fn version(&self) -> Version {
-        Version::new(self.owner, self.state, self.steps, self.expires_at)
+        Version::new(self.owner, self.state, self.steps, (self.attempt, self.expires_at))
     }
 
     pub fn is_pending_of(&self, owner: &OwnerId) -> bool {

@@ -47,7 +47,11 @@ impl Write {
             (Form::Touch, Some(before)) => Header {
                 owner: self.record.owner,
                 state: self.record.state,
-                expires_at: self.record.version().expires_at.unwrap_or(before.expires_at),
+                expires_at: if self.record.is_completed() {
+                    self.record.expires_at
+                } else {
+                    before.expires_at
+                },
                 ..before.clone()
             },
             (Form::Stamp, Some(before)) => Header {

@@ -76,7 +76,7 @@ impl Record {
     #[cfg(any(feature = "admin", feature = "fuzzing", test))]
     pub(crate) fn version(&self) -> Version {
         let steps = self.steps.as_ref().map(Checkpoints::count);
-        Version::new(self.owner, self.state, steps, self.expires_at)
+        Version::new(self.owner, self.state, steps, (self.attempt, self.expires_at))
     }
 
     /// Decodes an item that was read under a key of the crate.

@@ -122,7 +122,7 @@ fn records_round_trip() {
     assert_eq!(record.fingerprint, claim.fingerprint);
     assert_eq!(record.created_at, claim.created_at);
     let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
-    let version = Version::new(claim.owner, State::Pending { lease_expires_at }, None, 0);
+    let version = Version::new(claim.owner, State::Pending { lease_expires_at }, None, (1, 0));
     assert_eq!(record.version(), version);
     let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {
         panic!("not completed");

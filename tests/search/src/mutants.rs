@@ -38,7 +38,7 @@ const ALL: &[Broken] = &[
     broken(&["AttemptStays"], "default", (2, 1)),
     broken(&["StepUnfenced"], "steps", (2, 1)),
     broken(&["CompareNoSteps"], "steps", (2, 1)),
-    broken(&["CompareNoExpiry"], "execute-again", (2, 1)),
+    broken(&["CompareNoCompletion"], "execute-again", (2, 1)),
     broken(&["TransactUnfenced"], "commit", (2, 1)),
     broken(&["TransactUnfenced"], "transaction", (2, 1)),
     broken(&["CommitAnyStatus"], "commit", (2, 1)),

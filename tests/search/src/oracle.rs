@@ -61,9 +61,7 @@ impl State {
         }
         // Of a retention of seconds that is not promised either.
         let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);
-        // Nor is it where some execute completed operations again and others complete over what was released.
-        let is_promised = !row.expires && !row.mixes_completed();
-        if has_given_back && self.is_locked_by(seat) && is_promised {
+        if has_given_back && self.is_locked_by(seat) && !row.expires {
             self.violate("a key that was released is locked again");
         }
         let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());

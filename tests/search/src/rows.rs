@@ -86,12 +86,6 @@ impl Row {
         self.roles().iter().any(|role| role.rules.completed == Completed::Execute)
     }
 
-    /// Whether some replace completed answers and others do not.
-    pub(crate) fn mixes_completed(&self) -> bool {
-        let first = self.roles[0].rules.completed;
-        self.roles().iter().any(|role| role.rules.completed != first)
-    }
-
     /// Whether a read may be stale.
     pub(crate) fn reads_stale(&self) -> bool {
         let stale = FirstRequest::Read;

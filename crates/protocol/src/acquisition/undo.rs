@@ -65,7 +65,9 @@ impl Acquisition {
 
     /// A record that no call owns. The attempt does not count, because no handler has seen it.
     pub(super) fn released(&self, stamp: Stamp) -> Header {
-        let attempt = self.attempts.number.saturating_sub(1);
+        // A delayed completion of an answer that this call has replaced must not be applied again.
+        let has_replaced_answer = self.replaced.as_ref().is_some_and(Header::is_completed);
+        let attempt = self.attempts.number.saturating_sub(u32::from(!has_replaced_answer));
         let expires_at = released_until(stamp.at, stamp.at);
         Header { attempt, ..self.header(stamp, State::Released, None, expires_at) }
     }
