@@ -89,7 +89,7 @@ pub struct Version {
 /// What else the version of a completed record contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
-    /// A slow owner may complete once more over a record that was released after a later attempt.
+    /// A slow owner may complete again over a record that was released after a later attempt.
     pub attempt: u32,
     /// In epoch seconds. Nothing else changes if a delayed write of another call must be rejected.
     pub expires_at: i64,
