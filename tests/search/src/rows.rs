@@ -198,7 +198,7 @@ pub(crate) const ALL: &[Row] = &[
     row("read-first-stale", Role { first: STALE, ..RUN }),
     row("open", with(OPEN)),
     row("open-read-first-stale", Role { first: STALE, ..with(OPEN) }),
-    Row { bound: (3, 0), ..row("wait", with(WAITING)) },
+    row("wait", with(WAITING)),
     row("commit", COMMIT),
     row(
         "commit-retain",
