@@ -382,3 +382,6 @@ impl Acquisition {
         Command::Pause { bound, max: self.limit(now) }
     }
 }
+
+#[cfg(test)]
+mod tests;
