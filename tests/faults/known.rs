@@ -40,6 +40,8 @@ known! {
     an_owner_whose_lease_expired_is_not_reported_as_in_progress:
         "in_progress_wait skews=0,0,0,0 phase=674 jitter=14654778272572256266: A.start A.deliver tick tick B.start B.deliver pause:754 B.wake B.deliver pause:34926 B.wake B.deliver arrive:0 B.deliver B.deliver",
         "in_progress_wait skews=0,0,0,0 phase=160 jitter=3799220352445797275: A.start B.start A.die arrive:0 B.deliver pause:34576 B.wake B.deliver pause:37463 B.wake B.deliver B.deliver";
+    an_owner_that_has_released_is_not_reported_as_in_progress:
+        "in_progress_wait skews=0,0,0,0 phase=1 jitter=2977233627709383802: A.start A.deliver A.fail B.start B.deliver C.start D.start D.deliver A.deliver tick D.wake D.deliver pause:5901 D.wake D.deliver arrive:0 D.deliver D.deliver";
     // The search of every state does not detect when these rules are broken.
     a_released_record_stays_until_no_delayed_request_can_arrive:
         "commit skews=0,0 phase=250: A.start A.twice A.succeed A.hang tick A.wake A.deliver expire arrive:0 arrive:0";

@@ -114,7 +114,12 @@ impl Acquisition {
         let judging = now.judging(self.time, self.rules.tolerance);
         let record = self.knowledge.seen().record();
         let completed_at = record.and_then(|record| record.completed_at);
-        match decide(record, self.knowledge.me(), judging, &self.rules) {
+        let decision = decide(record, self.knowledge.me(), judging, &self.rules);
+        if matches!(self.obstacle, Obstacle::Running(_)) {
+            // The owner that was observed runs only if this record shows it too.
+            self.obstacle = Obstacle::Nothing;
+        }
+        match decision {
             Decision::Acquired { lease_expires_at } => self.acquired(now, lease_expires_at),
             Decision::Finished => done(match self.goal {
                 Goal::Own | Goal::LookUp => CallResult::Reconciled,
