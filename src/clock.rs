@@ -13,12 +13,11 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{self, ClockShift};
+pub(crate) use crate::protocol::Backoff;
 use crate::protocol::Tries;
 #[cfg(feature = "admin")]
 pub(crate) use crate::protocol::time::Stamp;
-pub(crate) use crate::protocol::time::{
-    Backoff, Deadline, Local, Now, StoreTime, Timestamp, Uptime,
-};
+pub(crate) use crate::protocol::time::{Deadline, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::protocol::time::{Learned, millis};
 
 /// The furthest deadline that is used.
@@ -29,13 +28,13 @@ const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 
 /// The clocks of this machine. Clones share their source.
 #[derive(Clone)]
-pub(crate) struct Machine {
+pub(crate) struct LocalClocks {
     wall: SharedTimeSource,
     origin: Instant,
     shift: ClockShift,
 }
 
-impl Machine {
+impl LocalClocks {
     #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
         Self { wall, origin: Instant::now(), shift }
@@ -53,21 +52,21 @@ impl Machine {
 
 /// The local clocks, and what is known of DynamoDB's clock.
 pub(crate) struct Clock {
-    machine: Machine,
+    local: LocalClocks,
     learned: Mutex<Option<Learned>>,
 }
 
 impl Clock {
     pub(crate) fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
-        Self { machine: Machine::new(wall, shift), learned: Mutex::new(None) }
+        Self { local: LocalClocks::new(wall, shift), learned: Mutex::new(None) }
     }
 
-    pub(crate) fn machine(&self) -> &Machine {
-        &self.machine
+    pub(crate) fn local(&self) -> &LocalClocks {
+        &self.local
     }
 
     pub(crate) fn now(&self) -> Local {
-        self.machine.now()
+        self.local.now()
     }
 
     fn learned(&self) -> Option<Learned> {
@@ -422,7 +421,7 @@ mod tests {
             assert_eq!(later.left(local(wall, uptime)), Duration::from_millis(left));
         }
         let sooner = local(0, 0).plus(Duration::from_secs(6));
-        let both = later.or(sooner);
+        let both = later.min(sooner);
         assert_eq!(both.left(local(5_000, 2_000)), Duration::from_secs(1));
         assert_eq!(both.minus(Duration::from_secs(1)).left(local(5_000, 2_000)), Duration::ZERO);
     }

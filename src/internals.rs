@@ -15,7 +15,7 @@ use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
 use crate::store;
 use crate::store::key::{KeyForm, RecordKey};
-use crate::store::record::{self, Claim, Item, Record, State, random_owner};
+use crate::store::record::{self, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 
 /// The default header of the idempotency key.
@@ -46,8 +46,8 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let State::Pending { lease_expires_at } = record.state else { return Ok(true) };
     let key = key()?;
     let Record { owner, attempt, fingerprint, created_at, .. } = record;
-    let claim = Claim { key, owner, attempt, fingerprint, created_at };
-    let mut again = record::pending_item(&schema, &claim, lease_expires_at, record.expires_at);
+    let own_record = OwnRecord { key, owner, attempt, fingerprint, created_at };
+    let mut again = record::pending_item(&schema, &own_record, lease_expires_at, record.expires_at);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), steps.encode());
     }

@@ -81,7 +81,7 @@
 //! |---|---|---|
 //! | `compression` | yes | compresses stored answers with zstd (a C library); without it, a compressed answer is [`ErrorKind::AnswerUnavailable`] |
 //! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config_loader`], with `aws-config`; HTTPS by rustls with ring |
-//! | `desk` | no | for `from-env`: the credentials of developers, from IAM Identity Center (`aws sso login`) and `credential_process` |
+//! | `developer-credentials` | no | for `from-env`: the credentials of developers, from IAM Identity Center (`aws sso login`) and `credential_process` |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |

@@ -1,5 +1,6 @@
 //! The fingerprint of a request, in 32 bytes. A repeat with the same key must have the same
-//! fingerprint.
+//! fingerprint. It covers what the caller passes: the payload as JSON for a plain call, an event or a message,
+//! the parts that `http/fingerprint.rs` chooses for an HTTP request.
 
 pub(crate) mod canonical_json;
 mod recipe;

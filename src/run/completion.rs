@@ -58,7 +58,7 @@ impl WriteBody for AnswerBody<'_> {
         Ok(Some(self.response.attribute()))
     }
 
-    /// DynamoDB accepted the pending record, so it is the answer that it rejects.
+    /// DynamoDB accepted the pending record, so it rejects the answer.
     fn replace_unstorable(&mut self, error: &Error) -> bool {
         if self.is_replaced {
             return false;
@@ -147,11 +147,11 @@ impl Execution {
     /// Places the answer, or the reason why it cannot be stored. Also returns until when its parts are kept,
     /// in epoch seconds, if it has any.
     async fn place(&self, answer: Answer, until: Deadline) -> (Stored, Option<i64>) {
-        let Inner { core, claim, .. } = &*self.inner;
+        let Inner { core, own_record, .. } = &*self.inner;
         // While DynamoDB's time is not known, no part can be written.
         let stamp = core.table.clock.moment().stamp();
         let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
-        let (owner, time) = (claim.owner, self.time_for_parts(until));
+        let (owner, time) = (own_record.owner, self.time_for_parts(until));
         let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
         match core.place_answer(answer, Place { parts, ..self.place_in_record() }).await {
             Ok(stored @ Stored::Parts(_)) => (stored, in_parts),
@@ -165,9 +165,10 @@ impl Execution {
 
     /// The place of an answer that must lie in the record.
     pub(crate) fn place_in_record(&self) -> Place<'_> {
-        let Inner { core, call, claim, .. } = &*self.inner;
+        let Inner { core, call, own_record, .. } = &*self.inner;
         let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
-        let rest = record::completed_bytes(&core.table.schema, claim, completed_at, expires_at);
+        let rest =
+            record::completed_bytes(&core.table.schema, own_record, completed_at, expires_at);
         Place { key: &call.key, policy: &call.policy, rest, parts: None }
     }
 
@@ -224,7 +225,8 @@ impl Execution {
     pub(crate) async fn own_answer(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
-        let record = session.last.take().filter(|record| record.owner == self.inner.claim.owner);
+        let record =
+            session.last.take().filter(|record| record.owner == self.inner.own_record.owner);
         match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
             None => unread(session.take_error()),

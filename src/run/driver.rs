@@ -79,7 +79,7 @@ pub(crate) struct Session<'a> {
     /// The generation of the key in the cache before the last request, to cache the answer in that record.
     pub(crate) generation: Option<Generation>,
     /// The record that this call took over, or tried to.
-    pub(crate) replaced: Option<Record>,
+    pub(crate) taken_over: Option<Record>,
     /// The last error.
     pub(crate) error: Option<Error>,
     /// Why an undo failed.
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
             kind,
             last: None,
             generation: None,
-            replaced: None,
+            taken_over: None,
             error: None,
             undo_error: None,
             items_error: None,
@@ -305,19 +305,22 @@ impl<'a> Session<'a> {
 
     /// The stored failure of the record that was taken over.
     fn replaced_failure(&self) -> Option<AttributeValue> {
-        let failed = self.replaced.as_ref().filter(|replaced| replaced.state == State::Failed)?;
+        let failed =
+            self.taken_over.as_ref().filter(|taken_over| taken_over.state == State::Failed)?;
         failed.answer.as_ref().map(Stored::attribute)
     }
 
     /// Keeps the record that is taken over. An error if another codec has written its steps: a process
     /// with that codec can continue the operation.
     fn note_takeover(&mut self) -> Result<(), Error> {
-        let Some(record) = self.last.take().or_else(|| self.replaced.take()) else { return Ok(()) };
+        let Some(record) = self.last.take().or_else(|| self.taken_over.take()) else {
+            return Ok(());
+        };
         let checked = match &record.steps {
             Some(steps) => steps.check(self.core.coding.of(self.key)),
             None => Ok(()),
         };
-        self.replaced = Some(record);
+        self.taken_over = Some(record);
         checked
     }
 

@@ -21,7 +21,7 @@ use crate::signals::Ending;
 #[cfg(feature = "http")]
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
-use crate::store::record::{Claim, Record, random_owner};
+use crate::store::record::{OwnRecord, Record, random_owner};
 
 /// The running operation, as its handler sees it.
 ///
@@ -59,8 +59,8 @@ pub struct Execution {
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
     pub(crate) call: CallContext,
-    pub(crate) claim: Claim,
-    /// The text form of the claim's owner.
+    pub(crate) own_record: OwnRecord,
+    /// The text form of the owner.
     owner: String,
     /// The machine that holds the lease and finishes the record.
     pub(crate) finish: Mutex<Finish>,
@@ -107,7 +107,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        if self.is_protected() { self.inner.claim.attempt } else { 0 }
+        if self.is_protected() { self.inner.own_record.attempt } else { 0 }
     }
 
     /// This attempt's identity, random and unique: 32 hex digits.
@@ -241,7 +241,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> DerivedKey {
-        DerivedKey::child(&self.inner.claim.key, label)
+        DerivedKey::child(&self.inner.own_record.key, label)
     }
 
     /// Says that the handler rejected the request and has changed nothing. Its answer is sent and
@@ -301,7 +301,7 @@ impl Execution {
             let failure = taken.answer.filter(|_| taken.state == State::Failed);
             (taken.steps, failure)
         });
-        let claim = Claim {
+        let own_record = OwnRecord {
             key: call.key.clone(),
             owner: *grant.knowledge.me(),
             attempt: grant.attempts.number,
@@ -312,8 +312,8 @@ impl Execution {
         let inner = Inner {
             core: Arc::clone(core),
             call,
-            owner: claim.owner.to_string(),
-            claim,
+            owner: own_record.owner.to_string(),
+            own_record,
             finish: Mutex::new(Finish::new(grant, rules, window, core.table.clock.moment())),
             commit_lock: tokio::sync::Mutex::new(()),
             commits: Commits::default(),
@@ -348,13 +348,13 @@ impl Execution {
 
     /// A new session for the writes of this execution.
     pub(crate) fn session(&self) -> Session<'_> {
-        let Inner { core, call, claim, .. } = &*self.inner;
+        let Inner { core, call, own_record, .. } = &*self.inner;
         let of = (&call.key, &call.fingerprint);
-        Session::new(core, of, claim.owner, SessionKind::Execution)
+        Session::new(core, of, own_record.owner, SessionKind::Execution)
     }
 
     pub(crate) fn operation(&self) -> &str {
-        self.inner.claim.key.operation()
+        self.inner.own_record.key.operation()
     }
 
     pub(crate) fn has_record(&self) -> bool {

@@ -1,4 +1,5 @@
-//! Runs a handler under its lease: renews the lease, and stops the handler when it expires.
+//! Runs a handler under its lease: renews the lease, and stops the handler when it expires. How long before
+//! the end of the lease that is, `Window` in `crates/protocol/src/lease.rs` computes.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
-use crate::store::record::{Checkpoints, Record};
+use crate::store::record::{Record, StoredSteps};
 
 /// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
 ///
@@ -44,7 +44,7 @@ pub struct Abandoned {
     attempt: u32,
     created_at: Timestamp,
     lease_ended_at: Timestamp,
-    steps: Option<Checkpoints>,
+    steps: Option<StoredSteps>,
 }
 
 /// What a reconcile hook decides about an abandoned operation.
@@ -97,7 +97,7 @@ impl Abandoned {
         self.attempt
     }
 
-    /// When the operation was first started, by DynamoDB's clock.
+    /// When the operation started, after its last release, by DynamoDB's clock.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -154,7 +154,7 @@ impl Abandoned {
     /// # Ok(()) });
     /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(Checkpoints::iter).map(|(name, _)| name)
+        self.steps.iter().flat_map(StoredSteps::iter).map(|(name, _)| name)
     }
 
     /// The key with which the operation's attempts call another service, as

@@ -63,7 +63,7 @@ pub(crate) use self::sweep::Expired;
 /// by then, or within `request_timeout`, is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// A [observable] client.
+    /// Made by [`observable`].
     pub(crate) client: Client,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) name: String,
@@ -234,7 +234,7 @@ impl Table {
         request: Pin<Box<impl Future<Output = T>>>,
         limit: Duration,
     ) -> (Option<T>, Observed) {
-        let observer = Observer::new(self.clock.machine());
+        let observer = Observer::new(self.clock.local());
         let answer = self.clock.within(limit, observer.observe(request)).await;
         let seen = observer.seen();
         match seen.time {

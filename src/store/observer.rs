@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 
 use super::components;
-use crate::clock::{Local, Machine, StoreTime, Timestamp};
+use crate::clock::{Local, LocalClocks, StoreTime, Timestamp};
 
 tokio::task_local! {
     /// The observer of the request that is being sent.
@@ -26,7 +26,7 @@ tokio::task_local! {
 /// What the interceptor has observed of one request.
 #[derive(Clone)]
 pub(super) struct Observer {
-    machine: Machine,
+    local: LocalClocks,
     seen: Arc<Mutex<Observed>>,
 }
 
@@ -79,11 +79,11 @@ pub(super) struct Observed {
 }
 
 impl Observer {
-    pub(super) fn new(machine: &Machine) -> Self {
-        Self { machine: machine.clone(), seen: Arc::default() }
+    pub(super) fn new(local: &LocalClocks) -> Self {
+        Self { local: local.clone(), seen: Arc::default() }
     }
 
-    /// Sends a request of a [observable] client. The SDK runs its interceptors within this future.
+    /// Sends a request of an [`observable`] client. The SDK runs its interceptors within this future.
     pub(super) fn observe<F: Future>(&self, request: F) -> impl Future<Output = F::Output> {
         OBSERVER.scope(self.clone(), request)
     }
@@ -95,9 +95,9 @@ impl Observer {
 
 /// Updates the observer of the request that is being sent.
 fn with_observer(f: impl FnOnce(&mut Observed, Local)) {
-    // Requests without a observer are not observed, for example those that create the table.
-    let _ = OBSERVER.try_with(|Observer { machine, seen }| {
-        let now = machine.now();
+    // Requests without an observer are not observed, for example those that create the table.
+    let _ = OBSERVER.try_with(|Observer { local, seen }| {
+        let now = local.now();
         f(&mut seen.lock().unwrap_or_else(PoisonError::into_inner), now);
     });
 }

@@ -142,7 +142,7 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
     }
 }
 
-/// The reader of the hint: the author of a function, or a developer at a desk.
+/// The reader of the hint: the author of a function, or a developer.
 fn is_function() -> bool {
     std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }
@@ -185,7 +185,7 @@ fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
     let feature = rest.split(['.', ' ']).next().unwrap_or(rest);
     let fix = match feature {
         "sso" | "credentials-process" => {
-            "enable the feature `desk` of dynamodb-idempotency".to_owned()
+            "enable the feature `developer-credentials` of dynamodb-idempotency".to_owned()
         }
         other => format!("enable the feature `{other}` of aws-config in this program"),
     };
@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn a_profile_that_needs_a_missing_feature_is_reported_with_the_feature_to_enable() {
         for (feature, fix) in [
-            ("sso", "the feature `desk` of dynamodb-idempotency"),
-            ("credentials-process", "the feature `desk` of dynamodb-idempotency"),
+            ("sso", "the feature `developer-credentials` of dynamodb-idempotency"),
+            ("credentials-process", "the feature `developer-credentials` of dynamodb-idempotency"),
             ("credentials-login", "the feature `credentials-login` of aws-config"),
         ] {
             let message = missing_feature(&without_feature(feature)).unwrap();

@@ -15,7 +15,7 @@ use crate::ops::admin::StoredRecord;
 use crate::protocol::Status;
 use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{self, Claim, Item, Record, random_owner};
+use crate::store::record::{self, Item, OwnRecord, Record, random_owner};
 use crate::store::schema::Attribute;
 
 /// How long ago leases and retentions ended.
@@ -277,30 +277,30 @@ impl<'a> SandboxRecord<'a> {
     }
 
     async fn write_pending(&self, lease_expires_at: Timestamp) -> Result<(), Error> {
-        let claim = self.claim().await?;
+        let own_record = self.own_record().await?;
         let expires_at = lease_expires_at.plus(RETENTION).seconds_up();
         let schema = &self.table().schema;
-        self.put(record::pending_item(schema, &claim, lease_expires_at, expires_at)).await
+        self.put(record::pending_item(schema, &own_record, lease_expires_at, expires_at)).await
     }
 
     async fn completed_item(&self, response: AttributeValue) -> Result<Item, Error> {
-        let claim = self.claim().await?;
+        let own_record = self.own_record().await?;
         let now = self.now();
         let expires_at = now.plus(RETENTION).seconds_up();
-        Ok(record::completed_item(&self.table().schema, &claim, now, expires_at, response))
+        Ok(record::completed_item(&self.table().schema, &own_record, now, expires_at, response))
     }
 
-    /// Returns a claim of another caller.
-    async fn claim(&self) -> Result<Claim, Error> {
+    /// Returns the record of another caller.
+    async fn own_record(&self) -> Result<OwnRecord, Error> {
         let invalid = |message| Error::new(ErrorKind::InvalidInput, message);
         let named = self.fingerprint.clone().map_err(invalid)?;
         let key = self.record_key()?;
         let Some(item) = self.item().await? else {
             let fingerprint = named.unwrap_or_else(|| Fingerprint::builder().finish());
-            return Claim::first(key, fingerprint, self.now());
+            return OwnRecord::first(key, fingerprint, self.now());
         };
         let record = Record::decode(&self.table().schema, item)?;
-        Ok(Claim {
+        Ok(OwnRecord {
             key,
             owner: random_owner()?,
             attempt: record.attempt,

@@ -21,8 +21,8 @@ mod commit;
 mod conditions;
 mod deployment;
 mod derived_keys;
-#[cfg(all(unix, feature = "desk"))]
-mod desk;
+#[cfg(all(unix, feature = "developer-credentials"))]
+mod developer_credentials;
 mod events;
 mod failures;
 mod faq;

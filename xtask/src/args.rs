@@ -74,7 +74,7 @@ pub(crate) struct MeasureOptions {
 
 #[derive(Args, Debug, Default, PartialEq)]
 pub(crate) struct CheckOptions {
-    /// Run only these checks: a name or a part of it, such as house, links, 'only http'; an unknown name
+    /// Run only these checks: a name or a part of it, such as imports, links, 'only http'; an unknown name
     /// prints all names
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,

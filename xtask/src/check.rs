@@ -7,7 +7,7 @@
 
 mod commands;
 mod deny;
-mod house;
+mod imports;
 mod links;
 mod msrv;
 mod openapi;
@@ -46,7 +46,7 @@ enum Action {
     /// Tests run the commands of the pages.
     Commands,
     /// The imports between the files of `src`.
-    House,
+    Imports,
     /// The `OpenAPI` document.
     OpenApi,
     /// The recorded webhooks.
@@ -167,16 +167,16 @@ fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (CheckResult, Str
     }
 }
 
-/// Features that are not linted alone: `desk` has no code of its own, and `fuzzing` is not for users.
-const NEVER_ALONE: [&str; 2] = ["desk", "fuzzing"];
+/// Features that are not linted alone: `developer-credentials` has no code of its own, and `fuzzing` is not for users.
+const NEVER_ALONE: [&str; 2] = ["developer-credentials", "fuzzing"];
 
 fn checks(features: &[String]) -> Vec<Check> {
     let links = Check { name: "links".into(), action: Action::Links };
-    let house = Check { name: "house".into(), action: Action::House };
+    let imports = Check { name: "imports".into(), action: Action::Imports };
     let commands = Check { name: "commands".into(), action: Action::Commands };
     let words = Check { name: "words".into(), action: Action::Words };
     let mut checks =
-        vec![cargo("format", &["fmt", "--all", "--check"]), links, commands, house, words];
+        vec![cargo("format", &["fmt", "--all", "--check"]), links, commands, imports, words];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
@@ -223,7 +223,7 @@ fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
         }
         Action::Links => links::check(workspace),
         Action::Commands => commands::check(workspace),
-        Action::House => house::check(workspace),
+        Action::Imports => imports::check(workspace),
         Action::OpenApi => openapi::check(workspace),
         Action::Senders => senders::check(workspace),
         Action::Words => words::check(workspace),

@@ -2,7 +2,7 @@
 //! `benches/measure` needs as well.
 //!
 //! There is one list of checks and one way to test. Continuous integration runs `check`, `test` and
-//! `e2e` and nothing else (`.ci/run`), so what passes on a desk passes there.
+//! `e2e` and nothing else (`.ci/run`), so what passes on your machine passes there.
 
 pub mod archive;
 mod args;

@@ -68,6 +68,7 @@ impl Condition {
         let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status), steps];
         terms.extend(seen.lease_expires_at.map(Term::LeaseExpiresAt));
         if let Some(Completion { attempt, expires_at }) = seen.completion {
+            // The attempt never falls, so this compares it.
             terms.extend([Term::AttemptAtMost(attempt), Term::ExpiresAt(expires_at)]);
         }
         Self { alternatives: vec![terms] }
@@ -85,7 +86,7 @@ impl Condition {
     }
 
     /// The owner holds the record, or no call does: it is absent, or it was released after this attempt or
-    /// an earlier one. A completion keeps its answer even if a later owner has failed, or the record was
+    /// an earlier one. A completion keeps its answer even if a later owner has released, or the record was
     /// deleted, because the effect has happened.
     pub fn completable_by(owner: OwnerId, attempt: u32) -> Self {
         let released = [Term::Status(Status::Released), Term::AttemptAtMost(attempt)];
@@ -131,8 +132,8 @@ impl Condition {
         self.alternatives().all(|terms| requires_holder(terms, owner))
     }
 
-    /// The latest attempt after which a released record satisfies it.
-    pub fn latest_released_attempt(&self) -> Option<u32> {
+    /// The limit of its first [`Term::AttemptAtMost`].
+    pub fn attempt_limit(&self) -> Option<u32> {
         self.terms().find_map(|term| match term {
             Term::AttemptAtMost(attempt) => Some(*attempt),
             _ => None,

@@ -50,9 +50,9 @@ pub struct NoEffect<'a>(PhantomData<&'a Knowledge>);
 /// Proof that no completion of this call was applied or can still be. A handler may have run. A machine
 /// makes it from [`NoEffect`], or if it never sends a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NothingHappened(());
+pub struct NoCompletion(());
 
-impl NothingHappened {
+impl NoCompletion {
     pub(crate) const fn proved(_: &NoEffect<'_>) -> Self {
         Self(())
     }
@@ -115,7 +115,7 @@ impl Knowledge {
 
     fn learn_result(&mut self, result: &WriteResult<Header>, is_in_doubt: bool, write: &Write) {
         if is_in_doubt || matches!(result, WriteResult::Unknown(_)) {
-            self.lose(write);
+            self.mark_unknown(write);
         }
         match result {
             WriteResult::Applied => self.see(Some(write.applied_to(self.seen.record()))),
@@ -149,7 +149,7 @@ impl Knowledge {
     }
 
     /// The outcome of this write stays unknown.
-    pub fn lose(&mut self, write: &Write) {
+    pub fn mark_unknown(&mut self, write: &Write) {
         let replaces_version = !write.condition.accepts_holder(&self.me);
         let completes = write.record.is_completed() && replaces_version;
         self.has_lost_completion |= write.form == Form::Transaction || completes;

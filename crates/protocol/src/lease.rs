@@ -104,7 +104,7 @@ impl Window {
             return self;
         }
         let left = self.lease_expires_at.since(time.latest());
-        Self { end: self.end.or(time.received.plus(left)), ..self }
+        Self { end: self.end.min(time.received.plus(left)), ..self }
     }
 }
 

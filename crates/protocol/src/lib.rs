@@ -39,12 +39,12 @@ pub use self::acquisition::{Acquisition, CallResult, Goal, Grant, Next, Reason, 
 pub use self::condition::{Condition, Term};
 pub use self::decide::{Decision, decide};
 pub use self::finish::{FailureWrite, Finish, FinishResult, NoCommit, Renewal};
-pub use self::knowledge::{Knowledge, NothingHappened};
+pub use self::knowledge::{Knowledge, NoCompletion};
 pub use self::lease::{LeaseTerm, Window};
 pub use self::machine::{Cause, Command, Machine, Outcome, ReadResult, Reply, WriteResult};
 pub use self::owner::OwnerId;
 pub use self::record::{Attempts, Completion, Header, State, Status, Version};
 pub use self::retention::released_until;
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules, TooLate};
-pub use self::tries::Tries;
+pub use self::tries::{Backoff, Tries};
 pub use self::write::{Form, Write};

@@ -56,7 +56,7 @@ impl<M: Machine> Machine for &Mutex<M> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
     pub outcome: Outcome,
-    /// An earlier try of the same request may have been applied, or may still be.
+    /// Only of a transaction: an earlier try may have been applied, or may still be.
     pub is_in_doubt: bool,
     /// Store time, as the response showed it.
     pub time: Option<StoreTime>,

@@ -99,7 +99,7 @@ pub enum Outage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FirstRequest {
-    /// The conditional write that acquires the key. If it fails, it returns the record.
+    /// The conditional write that acquires the key. If it is rejected, it returns the record.
     ///
     /// A repeat is billed one write unit for each KB of the record. The cheapest and fastest choice
     /// if repeats are rare.

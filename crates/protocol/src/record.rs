@@ -189,12 +189,12 @@ impl Header {
 /// `undone`. An abandoned record gets an owner id that no call has, so delayed writes of the call that
 /// undoes are rejected. `None` if the record has to be released, because there is no earlier state to
 /// restore.
-pub(crate) fn restored(replaced: Option<&Header>, undone: &Header) -> Option<Header> {
-    let replaced = replaced?;
-    match replaced.state {
+pub(crate) fn restored(taken_over: Option<&Header>, undone: &Header) -> Option<Header> {
+    let taken_over = taken_over?;
+    match taken_over.state {
         State::Pending { .. } => Some(Header {
             owner: undone.owner.alternate(),
-            state: replaced.state,
+            state: taken_over.state,
             completed_at: None,
             ..undone.clone()
         }),

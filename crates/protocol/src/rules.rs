@@ -52,7 +52,7 @@ impl Rules {
 
     /// `until`, or [`answer_by`](Self::answer_by) if that is earlier.
     pub fn before_answer(&self, until: Deadline) -> Deadline {
-        self.answer_by().map_or(until, |answer_by| until.or(answer_by))
+        self.answer_by().map_or(until, |answer_by| until.min(answer_by))
     }
 
     /// The time limit of a request, so that the answer is returned before the deadline.

@@ -111,7 +111,7 @@ pub struct Deadline {
 
 impl Deadline {
     /// The earlier one, by each clock.
-    pub fn or(self, other: Self) -> Self {
+    pub fn min(self, other: Self) -> Self {
         Self { wall: self.wall.min(other.wall), uptime: self.uptime.min(other.uptime) }
     }
 
@@ -287,25 +287,5 @@ impl Now {
     /// is set meanwhile.
     pub fn lasting(self, length: Duration) -> Deadline {
         Deadline::lasting_from(self.local.uptime, length)
-    }
-}
-
-/// Pauses between tries: each is a random time in the upper half of a bound, which doubles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Backoff {
-    bound: Duration,
-    max: Duration,
-}
-
-impl Backoff {
-    pub const fn new(first: Duration, max: Duration) -> Self {
-        Self { bound: first, max }
-    }
-
-    /// The bound of the next wait.
-    pub fn next_bound(&mut self) -> Duration {
-        let bound = self.bound;
-        self.bound = (self.bound * 2).min(self.max);
-        bound
     }
 }

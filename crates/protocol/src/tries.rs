@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rules::MIN_LIMIT;
-use crate::time::{Backoff, Deadline, Now};
+use crate::time::{Deadline, Now};
 
 /// The tries of one write until a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,5 +41,26 @@ impl Tries {
     /// The bound of the next pause, without a deadline.
     pub(crate) fn next_pause(&mut self) -> Duration {
         self.pauses.next_bound()
+    }
+}
+
+/// The bounds of pauses, each twice the one before, up to `max`. A pause is a random time in the upper half
+/// of its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Backoff {
+    bound: Duration,
+    max: Duration,
+}
+
+impl Backoff {
+    pub const fn new(first: Duration, max: Duration) -> Self {
+        Self { bound: first, max }
+    }
+
+    /// The bound of the next pause.
+    pub fn next_bound(&mut self) -> Duration {
+        let bound = self.bound;
+        self.bound = (self.bound * 2).min(self.max);
+        bound
     }
 }

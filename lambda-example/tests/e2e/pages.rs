@@ -136,16 +136,16 @@ async fn main() -> Result<(), dynamodb_idempotency::Error> {
 
 #[test]
 #[ignore = "needs a deployment: cargo xtask e2e"]
-fn a_profile_that_needs_the_feature_desk_is_reported_with_its_name() {
+fn a_profile_that_needs_a_feature_is_reported_with_its_name() {
     let dependencies = block("README.md", "Use it", "toml");
     let project = Project::new(&Deployment::load(), SIGNED, &dependencies);
-    project.write("config", "[profile desk]\ncredential_process = /bin/false\n");
+    project.write("config", "[profile developer]\ncredential_process = /bin/false\n");
     let setup = setup();
     let (variables, _) = setup.split_once("cargo install").expect("an installation");
     let shell = "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY\n\
-                 AWS_PROFILE=desk AWS_CONFIG_FILE=config cargo run";
+                 AWS_PROFILE=developer AWS_CONFIG_FILE=config cargo run";
     let printed = project.run(&format!("{variables}{shell}"));
-    assert!(printed.contains("enable the feature `desk`"), "{printed}");
+    assert!(printed.contains("enable the feature `developer-credentials`"), "{printed}");
 }
 
 #[test]

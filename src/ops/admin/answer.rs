@@ -2,7 +2,7 @@
 
 use crate::answer::codec::Coder;
 use crate::answer::{Answer, HttpAnswer, Manifest, Stored};
-use crate::store::record::{Checkpoint, NoResult};
+use crate::store::record::{NoResult, StoredStep};
 
 /// The answer that repeats of an operation get, or the result of a step.
 ///
@@ -65,10 +65,10 @@ impl StoredAnswer {
 
 impl StoredAnswer {
     /// Reads the result of a step.
-    pub(super) fn of_step(name: &str, step: &Checkpoint, coder: Coder<'_>) -> Self {
+    pub(super) fn of_step(name: &str, step: &StoredStep, coder: Coder<'_>) -> Self {
         match (step, step.json(name, coder)) {
             (_, Ok(json)) => Self::Json(json.into_owned()),
-            (Checkpoint::Encoded(bytes), Err(_)) if !coder.is_set() => {
+            (StoredStep::Encoded(bytes), Err(_)) if !coder.is_set() => {
                 Self::Encoded { bytes: bytes.len() as u64 }
             }
             (_, Err(NoResult::Unread(reason))) => Self::Unavailable(reason),

@@ -188,18 +188,18 @@ impl<'a> Caller<'a> {
     fn execution(&mut self, window: Option<Window>) -> Execution {
         let grant = self.machine.grant();
         // The record has the steps of earlier attempts.
-        let replaced = self.session.replaced.take().filter(|_| grant.replaced.is_some());
+        let taken_over = self.session.taken_over.take().filter(|_| grant.taken_over.is_some());
         let success = match window {
             None => Ending::FailOpen,
             Some(_) => self.ending_of_handler(&grant),
         };
-        Execution::new(self.core, self.call.clone(), grant, window, replaced, success)
+        Execution::new(self.core, self.call.clone(), grant, window, taken_over, success)
     }
 
     /// The ending of the execution if it succeeds.
     fn ending_of_handler(&self, grant: &Grant) -> Ending {
         let is_first = grant.attempts.number.saturating_sub(grant.attempts.released) <= 1;
-        match grant.replaced.as_ref().map(|replaced| replaced.state) {
+        match grant.taken_over.as_ref().map(|taken_over| taken_over.state) {
             Some(State::Pending { .. }) => {
                 let (operation, attempt) = (self.call.key.operation(), grant.attempts.number);
                 tracing::warn!(operation, attempt, "an abandoned operation is taken over");
@@ -215,7 +215,7 @@ impl<'a> Caller<'a> {
     fn ending_of_transaction(&self) -> (Ending, Option<u32>) {
         let grant = self.machine.grant();
         let attempt = grant.attempts.number;
-        let ending = match grant.replaced.map(|replaced| replaced.state) {
+        let ending = match grant.taken_over.map(|taken_over| taken_over.state) {
             Some(State::Pending { .. }) => Ending::Takeover,
             _ if attempt > 1 => Ending::Retry,
             _ => Ending::First,
@@ -269,7 +269,7 @@ impl<'a> Caller<'a> {
     /// Reads a stored answer within the call's time.
     async fn read_answer(&self, stored: Stored) -> Result<Answer, Error> {
         let budget = self.machine.budget();
-        let until = self.call.answer_by().map_or(budget, |by| by.or(budget));
+        let until = self.call.answer_by().map_or(budget, |by| by.min(budget));
         self.core.open(stored, &self.call.key, &self.call.policy, Some(until)).await
     }
 

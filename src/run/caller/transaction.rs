@@ -15,7 +15,7 @@ use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::placement::Unplaced;
 use crate::run::transaction::items;
-use crate::store::record::{self, Claim};
+use crate::store::record::{self, OwnRecord};
 
 impl<'a> Caller<'a> {
     /// A call that writes a transaction.
@@ -71,8 +71,8 @@ impl<'a> Caller<'a> {
         if let Some(answer) = self.call.cached(self.core) {
             return Ok(Progress::Replay(answer));
         }
-        let claim = self.claim();
-        let stored = match self.place(&claim, answer).await {
+        let own_record = self.own_record();
+        let stored = match self.place(&own_record, answer).await {
             Ok(stored) => stored,
             Err(unplaced) => {
                 // Nothing is sent, but the operation may be completed already.
@@ -84,10 +84,16 @@ impl<'a> Caller<'a> {
                 };
             }
         };
-        let (schema, expires_at) = (&self.core.table.schema, self.expires_at(&claim));
+        let (schema, expires_at) = (&self.core.table.schema, self.expires_at(&own_record));
         let response = stored.attribute();
-        let record = record::completed_item(schema, &claim, claim.created_at, expires_at, response);
-        let prepared = items::prepare(&self.core.table, &claim.key, &record, &mut items);
+        let record = record::completed_item(
+            schema,
+            &own_record,
+            own_record.created_at,
+            expires_at,
+            response,
+        );
+        let prepared = items::prepare(&self.core.table, &own_record.key, &record, &mut items);
         if let Err(invalid) = prepared {
             return Ok(Progress::ItemsRejected(invalid));
         }
@@ -96,7 +102,7 @@ impl<'a> Caller<'a> {
     }
 
     async fn write_without_items(&mut self, answer: Answer) -> Result<Progress, Error> {
-        match self.place(&self.claim(), answer).await {
+        match self.place(&self.own_record(), answer).await {
             Ok(stored) => self.body.write_transaction(stored, Vec::new()),
             Err(unplaced) => return rejected(unplaced),
         }
@@ -105,15 +111,15 @@ impl<'a> Caller<'a> {
     }
 
     /// Chooses the form of an answer, which must lie in the record.
-    async fn place(&self, claim: &Claim, answer: Answer) -> Result<Stored, Unplaced> {
-        let (schema, expires_at) = (&self.core.table.schema, self.expires_at(claim));
-        let rest = record::completed_bytes(schema, claim, claim.created_at, expires_at);
+    async fn place(&self, own_record: &OwnRecord, answer: Answer) -> Result<Stored, Unplaced> {
+        let (schema, expires_at) = (&self.core.table.schema, self.expires_at(own_record));
+        let rest = record::completed_bytes(schema, own_record, own_record.created_at, expires_at);
         self.body.place(answer, rest, None).await
     }
 
     /// An estimate of the record, to compute its size.
-    fn claim(&self) -> Claim {
-        Claim {
+    fn own_record(&self) -> OwnRecord {
+        OwnRecord {
             key: self.call.key.clone(),
             owner: self.body.owner,
             attempt: 1,
@@ -122,8 +128,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn expires_at(&self, claim: &Claim) -> i64 {
-        claim.created_at.plus(self.call.policy.retention).seconds_up()
+    fn expires_at(&self, own_record: &OwnRecord) -> i64 {
+        own_record.created_at.plus(self.call.policy.retention).seconds_up()
     }
 }
 

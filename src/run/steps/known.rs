@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind};
-use crate::store::record::{Checkpoint, Checkpoints};
+use crate::store::record::{StoredStep, StoredSteps};
 
 /// The longest name of a step, in bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -20,7 +20,7 @@ pub(crate) struct Steps(Mutex<Known>);
 #[derive(Debug)]
 pub(super) struct Known {
     /// What earlier attempts left.
-    done: Checkpoints,
+    done: StoredSteps,
     /// The names that this execution has used.
     used: HashSet<String>,
     /// The size of all steps that are stored or about to be.
@@ -32,7 +32,7 @@ pub(super) struct Known {
 }
 
 impl Steps {
-    pub(crate) fn new(found: Option<Checkpoints>) -> Self {
+    pub(crate) fn new(found: Option<StoredSteps>) -> Self {
         let has_map = found.is_some();
         let done = found.unwrap_or_default();
         let bytes = done.bytes();
@@ -65,7 +65,7 @@ impl Steps {
     pub(super) fn reserve<'a>(
         &'a self,
         name: &'a str,
-    ) -> Result<(Name<'a>, Option<Checkpoint>), Error> {
+    ) -> Result<(Name<'a>, Option<StoredStep>), Error> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidUse, message));
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
@@ -73,7 +73,7 @@ impl Steps {
         }
         let mut known = self.lock();
         let done = known.done.get(name).cloned();
-        if done.is_none() && known.bytes + Checkpoint::Unavailable.bytes(name) > MAX_BYTES {
+        if done.is_none() && known.bytes + StoredStep::Unavailable.bytes(name) > MAX_BYTES {
             let message =
                 format!("step `{name}` was not started: the earlier ones fill the record");
             return invalid(format!("{message}, with {} of {MAX_BYTES} bytes", known.bytes));
@@ -90,8 +90,8 @@ impl Steps {
     pub(super) fn make_room(
         &self,
         name: &str,
-        made: Result<Checkpoint, String>,
-    ) -> Result<Checkpoint, String> {
+        made: Result<StoredStep, String>,
+    ) -> Result<StoredStep, String> {
         let mut known = self.lock();
         let made = made.and_then(|checkpoint| {
             let bytes = checkpoint.bytes(name);
@@ -103,7 +103,7 @@ impl Steps {
                 _ => Ok(checkpoint),
             }
         });
-        known.bytes += made.as_ref().unwrap_or(&Checkpoint::Unavailable).bytes(name);
+        known.bytes += made.as_ref().unwrap_or(&StoredStep::Unavailable).bytes(name);
         made
     }
 

@@ -17,7 +17,7 @@ use crate::answer::to_json;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::run::execution::Execution;
 use crate::run::user_code;
-use crate::store::record::{Checkpoint, Item, Record, State};
+use crate::store::record::{Item, Record, State, StoredStep};
 use crate::store::{Reply, WriteResult};
 
 impl Execution {
@@ -112,7 +112,7 @@ impl Execution {
     }
 
     fn coder(&self) -> Coder<'_> {
-        self.inner.core.coding.of(&self.inner.claim.key)
+        self.inner.core.coding.of(&self.inner.own_record.key)
     }
 
     /// An effect that begins after the lease has expired may overlap with that of the next owner.
@@ -145,17 +145,17 @@ impl Execution {
             return Ok(());
         }
         // Encoded only once, because a later try recognizes an earlier one by its bytes.
-        let made = json.and_then(|json| Checkpoint::new(name, json, self.coder()));
+        let made = json.and_then(|json| StoredStep::new(name, json, self.coder()));
         let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
             Ok(checkpoint) => (checkpoint, None),
-            Err(reason) => (Checkpoint::Unavailable, Some(unstorable(name, &reason))),
+            Err(reason) => (StoredStep::Unavailable, Some(unstorable(name, &reason))),
         };
         let mut value = checkpoint.encode();
         while let Err(invalid) = self.write_step(name, &value).await? {
             if unstorable.is_some() {
                 return Err(unconfirmed(name, invalid));
             }
-            value = Checkpoint::Unavailable.encode();
+            value = StoredStep::Unavailable.encode();
             unstorable = Some(self::unstorable(name, "DynamoDB rejects it").with_source(invalid));
         }
         match unstorable {
@@ -174,16 +174,16 @@ impl Execution {
         name: &str,
         value: &AttributeValue,
     ) -> Result<Result<(), Error>, Error> {
-        let (table, claim) = (&self.inner.core.table, &self.inner.claim);
+        let (table, own_record) = (&self.inner.core.table, &self.inner.own_record);
         let clock = &table.clock;
         let mut tries = self.tries();
         loop {
             let limit = tries.limit(clock.moment());
             let has_map = self.inner.steps.begin_write();
             let Reply { outcome, time, .. } = if has_map {
-                table.store_step(claim, name, value.clone(), limit).await
+                table.store_step(own_record, name, value.clone(), limit).await
             } else {
-                table.store_first_step(claim, name, value.clone(), limit).await
+                table.store_first_step(own_record, name, value.clone(), limit).await
             };
             self.finish().heard(time);
             let found = match outcome {
@@ -195,7 +195,7 @@ impl Execution {
                 WriteResult::Rejected(Some(item)) => Ok(Some(item)),
                 WriteResult::Rejected(None) => {
                     let limit = tries.limit(clock.moment());
-                    table.get(&claim.key, limit).await.outcome
+                    table.get(&own_record.key, limit).await.outcome
                 }
                 WriteResult::Conflict(error)
                 | WriteResult::TokenUsed(error)
@@ -225,7 +225,7 @@ impl Execution {
     /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
     fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
         let record = Record::decode(&self.inner.core.table.schema, item)?;
-        if record.owner != self.inner.claim.owner {
+        if record.owner != self.inner.own_record.owner {
             return Err(self.lost(name));
         }
         let State::Pending { .. } = record.state else {

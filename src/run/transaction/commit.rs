@@ -1,7 +1,7 @@
 //! The commit of a running operation: its answer and its effect in one transaction.
 //!
-//! Each write that can end an owner's record excludes the others by its condition. So of all that are in
-//! flight (this commit, an earlier one, a release, the completion) DynamoDB applies at most one.
+//! DynamoDB applies at most one of the commits, the release and the kept failure of an owner, because of
+//! their conditions. No owner sends both a release and a completion.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl WriteBody for CommitBody<'_> {
             self.condition = Some(write.condition.clone());
         }
         let number = tokens.load(Ordering::Relaxed);
-        items::token(self.execution.inner.claim.owner, number)
+        items::token(self.execution.inner.own_record.owner, number)
     }
 }
 
@@ -176,12 +176,12 @@ impl Execution {
         let (completed_at, expires_at) = self.finish().estimate(now);
         let record = record::completed_item(
             &table.schema,
-            &inner.claim,
+            &inner.own_record,
             completed_at,
             expires_at,
             response.attribute(),
         );
-        items::prepare(table, &inner.claim.key, &record, &mut items)?;
+        items::prepare(table, &inner.own_record.key, &record, &mut items)?;
         let mut body = CommitBody { execution: self, response, items: &items, condition: None };
         let now = table.clock.moment();
         inner.commits.begin(answer);

@@ -33,7 +33,7 @@ impl Core {
         items: Vec<TransactWriteItem>,
     ) -> BoxFuture<'a, Result<(), Error>> {
         let end = self.table.clock.lasting(call.policy.completion_timeout);
-        let until = call.answer_by().map_or(end, |by| by.or(end));
+        let until = call.answer_by().map_or(end, |by| by.min(end));
         self.try_items(items, items::token(owner, 1), until).boxed()
     }
 
@@ -87,7 +87,7 @@ impl Execution {
         // If this future is dropped, the items may have been written.
         self.finish().begin_items().map_err(no_commit)?;
         self.inner.commits.begin(commit.answer);
-        let written = core.write_items(call, self.inner.claim.owner, commit.items).await;
+        let written = core.write_items(call, self.inner.own_record.owner, commit.items).await;
         let ended = match &written {
             Ok(()) => Some(FinishResult::Stored),
             Err(error) if error.is_outcome_unknown() => Some(FinishResult::Unknown),

@@ -8,18 +8,18 @@
 //! are left over, in which steps under another name are found. What depends on the status, the
 //! recipe or the owner would stay hand-written, so the code would not become shorter.
 
-mod checkpoints;
 mod owner;
+mod stored_steps;
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-#[cfg(feature = "admin")]
-pub(crate) use self::checkpoints::NoResult;
-pub(crate) use self::checkpoints::{Checkpoint, Checkpoints};
 pub(crate) use self::owner::random_owner;
+#[cfg(feature = "admin")]
+pub(crate) use self::stored_steps::NoResult;
+pub(crate) use self::stored_steps::{StoredStep, StoredSteps};
 use crate::answer::Stored;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
@@ -52,7 +52,7 @@ pub(crate) struct Record {
     /// Present in a COMPLETED record, and in a FAILED one whose failure can be replayed.
     pub(crate) answer: Option<Stored>,
     /// The outcomes of the operation's steps; `None` if no step was ever stored.
-    pub(crate) steps: Option<Checkpoints>,
+    pub(crate) steps: Option<StoredSteps>,
     /// How many of the attempts were released or undone, and do not count for `max_attempts`.
     pub(crate) released_attempts: u32,
 }
@@ -68,14 +68,14 @@ impl Record {
             created_at: self.created_at,
             completed_at: self.completed_at,
             expires_at: self.expires_at,
-            steps: self.steps.as_ref().map(Checkpoints::count),
+            steps: self.steps.as_ref().map(StoredSteps::count),
             is_same_request: request.matches(&self.fingerprint),
         }
     }
 
     #[cfg(any(feature = "admin", feature = "fuzzing", test))]
     pub(crate) fn version(&self) -> Version {
-        let steps = self.steps.as_ref().map(Checkpoints::count);
+        let steps = self.steps.as_ref().map(StoredSteps::count);
         Version::new(self.owner, self.state, steps, (self.attempt, self.expires_at))
     }
 
@@ -189,10 +189,10 @@ impl Fields<'_> {
         })
     }
 
-    fn steps(&mut self) -> Result<Option<Checkpoints>, Error> {
+    fn steps(&mut self) -> Result<Option<StoredSteps>, Error> {
         match self.take(Attribute::Steps) {
             None => Ok(None),
-            Some(steps) => Checkpoints::decode(steps)
+            Some(steps) => StoredSteps::decode(steps)
                 .map(Some)
                 .ok_or_else(|| self.corrupt(Attribute::Steps, "a map of texts")),
         }
@@ -206,7 +206,7 @@ impl Fields<'_> {
         }
         let holds_steps = |value: &AttributeValue| {
             let map = value.as_m().ok().filter(|map| !map.is_empty());
-            map.is_some_and(|map| Checkpoints::decode(AttributeValue::M(map.clone())).is_some())
+            map.is_some_and(|map| StoredSteps::decode(AttributeValue::M(map.clone())).is_some())
         };
         let Some((name, _)) = self.item.iter().find(|(_, value)| holds_steps(value)) else {
             return Ok(());
@@ -244,7 +244,7 @@ impl Fields<'_> {
 
 /// What an owner knows of its record, which is enough to write all of it again.
 #[derive(Clone, Debug)]
-pub(crate) struct Claim {
+pub(crate) struct OwnRecord {
     pub(crate) key: RecordKey,
     pub(crate) owner: OwnerId,
     pub(crate) attempt: u32,
@@ -253,7 +253,7 @@ pub(crate) struct Claim {
 }
 
 #[cfg(any(feature = "testing", feature = "fuzzing"))]
-impl Claim {
+impl OwnRecord {
     /// Creates a new owner. Its attempt is 1 unless a record changes that.
     pub(crate) fn first(
         key: RecordKey,
@@ -305,26 +305,26 @@ pub(crate) fn item(
 #[cfg(any(feature = "testing", feature = "fuzzing", test))]
 pub(crate) fn pending_item(
     schema: &TableSchema,
-    claim: &Claim,
+    own_record: &OwnRecord,
     lease_expires_at: Timestamp,
     expires_at: i64,
 ) -> Item {
-    claim.item(schema, State::Pending { lease_expires_at }, None, expires_at, None)
+    own_record.item(schema, State::Pending { lease_expires_at }, None, expires_at, None)
 }
 
 /// Returns the complete item of a finished operation. It can be written even if the pending record
 /// no longer exists.
 pub(crate) fn completed_item(
     schema: &TableSchema,
-    claim: &Claim,
+    own_record: &OwnRecord,
     completed_at: Timestamp,
     expires_at: i64,
     response: AttributeValue,
 ) -> Item {
-    claim.item(schema, State::Completed, Some(completed_at), expires_at, Some(response))
+    own_record.item(schema, State::Completed, Some(completed_at), expires_at, Some(response))
 }
 
-impl Claim {
+impl OwnRecord {
     fn item(
         &self,
         schema: &TableSchema,
@@ -444,12 +444,12 @@ pub(crate) fn item_bytes(item: &Item) -> usize {
 /// The [`item_bytes`] of a [`completed_item`] with a one-byte answer.
 pub(crate) fn completed_bytes(
     schema: &TableSchema,
-    claim: &Claim,
+    own_record: &OwnRecord,
     completed_at: Timestamp,
     expires_at: i64,
 ) -> usize {
     let response = AttributeValue::Null(true);
-    item_bytes(&completed_item(schema, claim, completed_at, expires_at, response))
+    item_bytes(&completed_item(schema, own_record, completed_at, expires_at, response))
 }
 
 pub(crate) fn value_bytes(value: &AttributeValue) -> usize {

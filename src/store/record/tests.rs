@@ -3,14 +3,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::answer::Answer;
 use crate::store::key::KeyForm;
-use crate::store::record::{Checkpoint, OwnerId};
+use crate::store::record::{OwnerId, StoredStep};
 
 fn schema() -> TableSchema {
     TableSchema::default()
 }
 
-fn claim() -> Claim {
-    Claim {
+fn own_record() -> OwnRecord {
+    OwnRecord {
         key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
         owner: OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
         attempt: 2,
@@ -20,14 +20,14 @@ fn claim() -> Claim {
 }
 
 fn pending() -> Item {
-    pending_item(&schema(), &claim(), Timestamp::from_millis(1_700_000_030_000), 1_700_086_400)
+    pending_item(&schema(), &own_record(), Timestamp::from_millis(1_700_000_030_000), 1_700_086_400)
 }
 
 fn completed() -> Item {
     let at = Timestamp::from_millis(1_700_000_001_000);
     completed_item(
         &schema(),
-        &claim(),
+        &own_record(),
         at,
         1_700_086_401,
         Answer::Json("{\"a\":1}".into()).readable(),
@@ -76,8 +76,8 @@ fn a_record_of_format_1_still_decodes() {
     let record = Record::decode(&schema(), item.clone()).unwrap();
     assert_eq!(record.version().steps, Some(2));
     let steps = record.steps.unwrap();
-    assert_eq!(steps.get("reserve"), Some(&Checkpoint::Result("{\"seat\":1}".into())));
-    assert_eq!(steps.get("mail"), Some(&Checkpoint::Unavailable));
+    assert_eq!(steps.get("reserve"), Some(&StoredStep::Result("{\"seat\":1}".into())));
+    assert_eq!(steps.get("mail"), Some(&StoredStep::Unavailable));
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn an_ended_record_of_format_1_still_decodes() {
 #[test]
 fn records_round_trip() {
     let record = Record::decode(&schema(), pending()).unwrap();
-    let claim = claim();
-    assert_eq!(record.owner, claim.owner);
-    assert_eq!(record.attempt, claim.attempt);
-    assert_eq!(record.fingerprint, claim.fingerprint);
-    assert_eq!(record.created_at, claim.created_at);
+    let own_record = own_record();
+    assert_eq!(record.owner, own_record.owner);
+    assert_eq!(record.attempt, own_record.attempt);
+    assert_eq!(record.fingerprint, own_record.fingerprint);
+    assert_eq!(record.created_at, own_record.created_at);
     let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
-    let version = Version::new(claim.owner, State::Pending { lease_expires_at }, None, (1, 0));
+    let version = Version::new(own_record.owner, State::Pending { lease_expires_at }, None, (1, 0));
     assert_eq!(record.version(), version);
     let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {
         panic!("not completed");
@@ -136,7 +136,7 @@ fn names_and_composite_keys_are_configurable() {
         .composite_key("PK", "IDEMPOTENCY", "SK")
         .attribute(Attribute::Status, "s")
         .attribute(Attribute::ExpiresAt, "ttl");
-    let item = pending_item(&schema, &claim(), Timestamp::from_millis(5), 7);
+    let item = pending_item(&schema, &own_record(), Timestamp::from_millis(5), 7);
     assert_eq!(item["PK"], AttributeValue::S("IDEMPOTENCY".into()));
     assert_eq!(item["SK"], AttributeValue::S("charge#k1".into()));
     assert_eq!(item["s"], AttributeValue::S("PENDING".into()));
@@ -248,23 +248,23 @@ proptest! {
     ) {
         let [created_at, at] = times.map(Timestamp::from_millis);
         let fingerprint = Fingerprint::builder().bytes(&request).finish().to_store();
-        let claim = Claim { owner: OwnerId(owner), attempt, fingerprint, created_at, ..claim() };
+        let own_record = OwnRecord { owner: OwnerId(owner), attempt, fingerprint, created_at, ..own_record() };
         let mut item = match &answer {
-            None => pending_item(&schema(), &claim, at, expires_at),
-            Some(text) => completed_item(&schema(), &claim, at, expires_at, Answer::Json(text.clone().into()).readable()),
+            None => pending_item(&schema(), &own_record, at, expires_at),
+            Some(text) => completed_item(&schema(), &own_record, at, expires_at, Answer::Json(text.clone().into()).readable()),
         };
         let steps = steps.map(|steps| {
-            let written = |step: Option<String>| step.map_or(Checkpoint::Unavailable, Checkpoint::Result);
+            let written = |step: Option<String>| step.map_or(StoredStep::Unavailable, StoredStep::Result);
             AttributeValue::M(steps.into_iter().map(|(k, v)| (k, written(v).encode())).collect())
         });
         item.extend(steps.clone().map(|steps| ("steps".to_owned(), steps)));
         let record = Record::decode(&schema(), item).unwrap();
-        prop_assert_eq!(record.steps.as_ref().map(Checkpoints::encode), steps);
+        prop_assert_eq!(record.steps.as_ref().map(StoredSteps::encode), steps);
         prop_assert_eq!(
             (record.attempt, record.fingerprint, record.created_at, record.expires_at),
             (attempt, fingerprint, created_at, expires_at)
         );
-        prop_assert_eq!(&record.owner, &claim.owner);
+        prop_assert_eq!(&record.owner, &own_record.owner);
         match (record.state, answer) {
             (State::Pending { lease_expires_at }, None) => prop_assert_eq!(lease_expires_at, at),
             (State::Completed, Some(text)) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Acquisition, CallResult, Command, Goal, Next, ObservedLease, Obstacle, Reason, Resolution,
 };
-use crate::knowledge::NothingHappened;
+use crate::knowledge::NoCompletion;
 use crate::machine::Cause;
 use crate::policy::Outage;
 use crate::time::Now;
@@ -26,7 +26,7 @@ impl Acquisition {
     }
 
     /// Ends the call after an error. If DynamoDB is out of reach, the result is `InProgress` if another
-    /// owner was seen, and the handler may run under [`Outage::Open`].
+    /// owner was seen, else the handler may run under [`Outage::Open`].
     pub(super) fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.goal == Goal::Own {
             // The lease may have expired since, and this call may own the record now.
@@ -59,7 +59,7 @@ impl Acquisition {
     }
 
     pub(super) fn report(&self, reason: Reason) -> Command {
-        done(match self.nothing_happened() {
+        done(match self.no_completion() {
             Some(proof) if !self.may_be_replaced() => CallResult::Nothing(reason, proof),
             Some(_) | None => CallResult::Unknown,
         })
@@ -70,17 +70,17 @@ impl Acquisition {
         self.rules.replaces_completed() && self.knowledge.may_have_been_replaced()
     }
 
-    pub(super) fn nothing_happened(&self) -> Option<NothingHappened> {
+    pub(super) fn no_completion(&self) -> Option<NoCompletion> {
         match self.goal {
-            Goal::Own | Goal::LookUp => Some(NothingHappened::without_completions()),
+            Goal::Own | Goal::LookUp => Some(NoCompletion::without_completions()),
             Goal::Transact { .. } => {
-                self.knowledge.no_effect().map(|proof| NothingHappened::proved(&proof))
+                self.knowledge.no_effect().map(|proof| NoCompletion::proved(&proof))
             }
         }
     }
 
     pub(super) fn is_in_doubt(&self) -> bool {
-        self.nothing_happened().is_none()
+        self.no_completion().is_none()
     }
 }
 

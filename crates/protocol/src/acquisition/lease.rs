@@ -123,7 +123,7 @@ impl Acquisition {
             (Intent::TakeOver, Some(seen)) => {
                 let number = seen.attempt.saturating_add(1);
                 self.attempts = Attempts { number, ..Attempts::of(&seen) };
-                self.replaced = Some(seen);
+                self.taken_over = Some(seen);
             }
             // A resolution is not an attempt.
             (Intent::Resolve(_), Some(seen)) => self.attempts = Attempts::of(&seen),
@@ -135,7 +135,7 @@ impl Acquisition {
     fn start_from_scratch(&mut self, stamp: Stamp, attempts: u32) {
         let (number, created_at) = (attempts.saturating_add(1), Some(stamp.at));
         self.attempts = Attempts { number, released: attempts, created_at };
-        self.replaced = None;
+        self.taken_over = None;
     }
 
     fn lease_write(&mut self, stamp: Stamp, intent: Intent, term: LeaseTerm) -> Write {

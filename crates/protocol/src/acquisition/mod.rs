@@ -3,13 +3,13 @@
 
 mod ending;
 mod lease;
-mod responses;
+mod replies;
 mod transaction;
 mod undo;
 
 use std::time::Duration;
 
-use crate::knowledge::{Knowledge, NothingHappened};
+use crate::knowledge::{Knowledge, NoCompletion};
 use crate::lease::Window;
 use crate::machine::{Cause, Machine, Outcome, Reply};
 use crate::owner::OwnerId;
@@ -17,8 +17,8 @@ use crate::policy::FirstRequest;
 use crate::record::{Attempts, Header, Version};
 use crate::retention::Retention;
 use crate::rules::{MIN_LIMIT, Rules};
-use crate::time::{Backoff, Deadline, Now, StoreTime, Timestamp, Uptime};
-use crate::tries::Tries;
+use crate::time::{Deadline, Now, StoreTime, Timestamp, Uptime};
+use crate::tries::{Backoff, Tries};
 use crate::write::{Form, Write};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,7 @@ pub enum CallResult {
     /// The transaction was applied.
     Executed,
     /// The handler did not run, and no completion of this call was applied or will be.
-    Nothing(Reason, NothingHappened),
+    Nothing(Reason, NoCompletion),
     /// A transaction may have been applied, or may still be.
     Unknown,
 }
@@ -98,7 +98,7 @@ pub enum Reason {
 pub struct Grant {
     pub knowledge: Knowledge,
     /// The record that was taken over, if there was one.
-    pub replaced: Option<Header>,
+    pub taken_over: Option<Header>,
     /// `created_at` is `None` if no record protects the execution.
     pub attempts: Attempts,
 }
@@ -121,7 +121,7 @@ pub struct Acquisition {
     /// running.
     is_contended: bool,
     /// The record that this call took over, or tried to.
-    replaced: Option<Header>,
+    taken_over: Option<Header>,
     attempts: Attempts,
     /// The time of the transaction, or of the answer that replaces it. No two completions of a call have
     /// the same time.
@@ -295,7 +295,7 @@ impl Acquisition {
             waiting: Backoff::new(Duration::from_millis(50), second),
             obstacle: Obstacle::Nothing,
             is_contended: false,
-            replaced: None,
+            taken_over: None,
             attempts: Attempts::FIRST,
             completed_at: None,
             rejected_at: None,
@@ -322,7 +322,7 @@ impl Acquisition {
     pub fn grant(&self) -> Grant {
         Grant {
             knowledge: self.knowledge.clone(),
-            replaced: self.replaced.clone(),
+            taken_over: self.taken_over.clone(),
             attempts: self.attempts,
         }
     }

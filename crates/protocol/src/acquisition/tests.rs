@@ -54,6 +54,6 @@ fn the_release_of_a_replaced_answer_keeps_the_number_of_the_takeover() {
     acquisition.attempts.number = 2;
     let stamp = now().stamp().unwrap();
     assert_eq!(acquisition.released(stamp).attempt, 1);
-    acquisition.replaced = Some(record(State::Completed));
+    acquisition.taken_over = Some(record(State::Completed));
     assert_eq!(acquisition.released(stamp).attempt, 2);
 }

@@ -15,7 +15,7 @@ const MAX_UNDO_TRIES: u32 = 3;
 
 impl Acquisition {
     /// Undoes an acquisition that was applied, or may be. Even if no time is left, one request is sent:
-    /// the machine may have been frozen. If it fails, the key is free when the lease expires.
+    /// the process may have been frozen. If it fails, the key is free when the lease expires.
     pub(super) fn undo(&mut self, now: Now, reason: Reason) -> Command {
         // A process that does not know store time has written nothing, unless a restored snapshot has
         // made it forget.
@@ -25,7 +25,7 @@ impl Acquisition {
         // No handler has seen the attempt, so its number is used again.
         let attempt = self.attempts.number.saturating_sub(1);
         let failed = self.header(stamp, State::Failed, Some(stamp.at), retained);
-        let restored = restored(self.replaced.as_ref(), &Header { attempt, ..failed });
+        let restored = restored(self.taken_over.as_ref(), &Header { attempt, ..failed });
         let record = restored.unwrap_or_else(|| self.released(stamp));
         let condition = match self.knowledge.seen() {
             Seen::Record(_) => self.held(),
@@ -66,7 +66,7 @@ impl Acquisition {
     /// A record that no call owns. The attempt does not count, because no handler has seen it.
     pub(super) fn released(&self, stamp: Stamp) -> Header {
         // A delayed completion of an answer that this call has replaced must not be applied again.
-        let has_replaced_answer = self.replaced.as_ref().is_some_and(Header::is_completed);
+        let has_replaced_answer = self.taken_over.as_ref().is_some_and(Header::is_completed);
         let attempt = self.attempts.number.saturating_sub(u32::from(!has_replaced_answer));
         let expires_at = released_until(stamp.at, stamp.at);
         Header { attempt, ..self.header(stamp, State::Released, None, expires_at) }

@@ -7,7 +7,7 @@
 
 use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
 use crate::condition::{Condition, Term};
-use crate::knowledge::NothingHappened;
+use crate::knowledge::NoCompletion;
 use crate::lease::LeaseTerm;
 use crate::record::State;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -110,7 +110,7 @@ impl Finish {
     /// requires the end of the lease that was shown: then that end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if let Some(proof) = self.knowledge.no_effect() {
-            let nothing = NothingHappened::proved(&proof);
+            let nothing = NoCompletion::proved(&proof);
             self.knowledge.rule_out_completion();
             return Command::Return(FinishResult::NotCommitted(nothing));
         }
@@ -151,7 +151,7 @@ impl Finish {
             // Nothing was sent yet, or the result is known.
             Step::Idle | Step::Learning(_) => return None,
             Step::Writing(write, purpose) => {
-                self.knowledge.lose(&write);
+                self.knowledge.mark_unknown(&write);
                 purpose
             }
             Step::Reading(_, purpose) | Step::Pausing(_, purpose) => purpose,

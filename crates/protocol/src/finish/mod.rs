@@ -6,13 +6,13 @@
 
 mod commit;
 mod lease;
-mod responses;
+mod replies;
 mod writes;
 
 use std::time::Duration;
 
 use crate::acquisition::Grant;
-use crate::knowledge::{Knowledge, NothingHappened};
+use crate::knowledge::{Knowledge, NoCompletion};
 use crate::lease::Window;
 use crate::machine::{Machine, Outcome, ReadResult, Reply};
 use crate::record::{Attempts, Header};
@@ -35,12 +35,12 @@ pub enum FinishResult {
     Committed,
     /// The failure is kept, or the key is released.
     FailureWritten,
-    /// The record seen last belongs to another owner. Nothing was applied, and no commit will be.
+    /// Another owner has the record, or it is gone. Nothing was applied, and no commit will be.
     LeaseLost,
     /// The record is released, failed or absent. No commit was applied, and none will be.
-    NothingWritten(NothingHappened),
+    NothingWritten(NoCompletion),
     /// A commit was not applied and will not be: the handler continues.
-    NotCommitted(NothingHappened),
+    NotCommitted(NoCompletion),
     /// A commit may have been applied, or may still be.
     Unknown,
     /// DynamoDB did not confirm the write in time.
@@ -85,7 +85,7 @@ pub struct Finish {
     knowledge: Knowledge,
     /// `created_at` is `None` for an execution without a record, until its first write.
     attempts: Attempts,
-    replaced: Option<Header>,
+    taken_over: Option<Header>,
     /// `None` if no record protects the execution, and after [`stop`](Self::stop).
     window: Option<Window>,
     is_protected: bool,
@@ -180,12 +180,12 @@ impl Purpose {
 
 impl Finish {
     pub fn new(grant: Grant, rules: Rules, window: Option<Window>, now: Now) -> Self {
-        let Grant { knowledge, replaced, attempts } = grant;
+        let Grant { knowledge, taken_over, attempts } = grant;
         Self {
             rules,
             knowledge,
             attempts,
-            replaced,
+            taken_over,
             is_protected: window.is_some(),
             window,
             is_lost: false,

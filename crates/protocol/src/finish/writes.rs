@@ -2,7 +2,7 @@
 
 use super::{Command, FailureWrite, Finish, FinishResult, Order, Purpose, Step};
 use crate::condition::{Condition, Term};
-use crate::knowledge::NothingHappened;
+use crate::knowledge::NoCompletion;
 use crate::record::{Header, State, restored};
 use crate::retention::released_until;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -50,7 +50,7 @@ impl Finish {
         }
         match (order, self.knowledge.no_effect()) {
             (Order::Commit, Some(proof)) => {
-                Command::Return(FinishResult::NotCommitted(NothingHappened::proved(&proof)))
+                Command::Return(FinishResult::NotCommitted(NoCompletion::proved(&proof)))
             }
             (Order::ResolveCommit(..), _) | (Order::Commit, None) => {
                 self.over(FinishResult::Unknown)
@@ -84,7 +84,7 @@ impl Finish {
         let kept = match failure {
             FailureWrite::Release => None,
             FailureWrite::Keep => Some(failed),
-            FailureWrite::Undo => restored(self.replaced.as_ref(), &undone),
+            FailureWrite::Undo => restored(self.taken_over.as_ref(), &undone),
         };
         let Some(record) = kept else {
             let until = released_until(stamp.at, self.lease_expires_at());

@@ -1,4 +1,4 @@
-//! The credentials of developers (feature `desk`), as `from_env` finds them in a profile.
+//! The credentials of developers (feature `developer-credentials`), as `from_env` finds them in a profile.
 //!
 //! The environment belongs to the process, so each case is this test binary, started again with one
 //! ignored test. That the error names the feature where it is missing, is tested by `cargo xtask e2e`.
@@ -18,7 +18,7 @@ use crate::support::{Runs, Store, charge};
 #[ignore = "the process that the other tests start"]
 async fn a_developers_program() {
     let idempotency = Idempotency::from_env().await.expect("a table is named");
-    let charged = charge(idempotency.operation("desk").key("k"), &Runs::default()).await;
+    let charged = charge(idempotency.operation("developer").key("k"), &Runs::default()).await;
     println!("RESULT {charged:?}");
 }
 
@@ -26,14 +26,19 @@ async fn a_developers_program() {
 async fn printed(folder: &Path, settings: &str) -> (String, Store) {
     let store = Store::open_in_real_time().await;
     let config = folder.join("config");
-    fs::write(&config, format!("[profile desk]\n{settings}")).expect("a file");
+    fs::write(&config, format!("[profile developer]\n{settings}")).expect("a file");
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
-    command.args(["--exact", "--ignored", "--nocapture", "desk::a_developers_program"]);
+    command.args([
+        "--exact",
+        "--ignored",
+        "--nocapture",
+        "developer_credentials::a_developers_program",
+    ]);
     for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"] {
         command.env_remove(name);
     }
     command.envs([
-        ("AWS_PROFILE", "desk"),
+        ("AWS_PROFILE", "developer"),
         ("AWS_REGION", "us-east-1"),
         ("AWS_EC2_METADATA_DISABLED", "true"),
         ("AWS_ENDPOINT_URL_DYNAMODB", store.endpoint()),
@@ -48,7 +53,7 @@ async fn printed(folder: &Path, settings: &str) -> (String, Store) {
 }
 
 fn folder(name: &str) -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("desk-{name}-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("developer-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     folder
 }
@@ -64,7 +69,7 @@ async fn a_profile_with_a_credential_process_signs_requests() {
     let settings = format!("credential_process = {}\n", script.display());
     let (printed, store) = printed(&folder, &settings).await;
     assert!(printed.contains("RESULT Ok("), "{printed}");
-    assert_eq!(store.record("desk#k").await["status"].as_s().unwrap(), "COMPLETED");
+    assert_eq!(store.record("developer#k").await["status"].as_s().unwrap(), "COMPLETED");
     fs::remove_dir_all(folder).expect("it is ours");
 }
 
@@ -77,6 +82,6 @@ async fn an_sso_profile_without_a_token_is_an_error_that_says_how_to_sign_in() {
     let (printed, store) = printed(&folder, settings).await;
     assert!(printed.contains("RESULT Err("), "{printed}");
     assert!(printed.contains("sign in (`aws sso login`)"), "{printed}");
-    assert!(store.item("desk#k").await.is_none());
+    assert!(store.item("developer#k").await.is_none());
     fs::remove_dir_all(folder).expect("it is ours");
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, JsonFault};
 
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Checkpoint {
+pub(crate) enum StoredStep {
     /// Its result as JSON text, stored as S.
     Result(String),
     /// Its result encoded by the user's codec, stored as B after a marker byte.
@@ -28,7 +28,7 @@ const CUSTOM: u8 = 2;
 /// The first byte of the codec's input. No answer begins with it.
 const STEP: u8 = b'S';
 
-impl Checkpoint {
+impl StoredStep {
     pub(crate) fn encode(&self) -> AttributeValue {
         match self {
             Self::Result(json) => AttributeValue::S(json.clone()),
@@ -139,36 +139,36 @@ fn head(name: &str) -> Vec<u8> {
 
 /// The steps of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Checkpoints(HashMap<String, Checkpoint>);
+pub(crate) struct StoredSteps(HashMap<String, StoredStep>);
 
-impl Checkpoints {
+impl StoredSteps {
     /// Parses the stored map; `None` if this version does not write such a map.
     pub(crate) fn decode(steps: AttributeValue) -> Option<Self> {
         let AttributeValue::M(steps) = steps else { return None };
-        let read = |(name, value)| Some((name, Checkpoint::decode(value)?));
+        let read = |(name, value)| Some((name, StoredStep::decode(value)?));
         steps.into_iter().map(read).collect::<Option<_>>().map(Self)
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn encode(&self) -> AttributeValue {
-        let written = |(name, value): (&String, &Checkpoint)| (name.clone(), value.encode());
+        let written = |(name, value): (&String, &StoredStep)| (name.clone(), value.encode());
         AttributeValue::M(self.0.iter().map(written).collect())
     }
 
     /// Returns whether this codec can read the stored steps.
     pub(crate) fn check(&self, coder: Coder<'_>) -> Result<(), Error> {
-        let stored = self.0.iter().filter(|(_, step)| !matches!(step, Checkpoint::Unavailable));
+        let stored = self.0.iter().filter(|(_, step)| !matches!(step, StoredStep::Unavailable));
         for (name, step) in stored {
             step.json(name, coder).map_err(|no_result| no_result.of(name))?;
         }
         Ok(())
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Checkpoint> {
+    pub(crate) fn get(&self, name: &str) -> Option<&StoredStep> {
         self.0.get(name)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Checkpoint)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &StoredStep)> {
         self.0.iter().map(|(name, step)| (name.as_str(), step))
     }
 

@@ -5,7 +5,7 @@ use petgraph::{
     graphmap::DiGraphMap,
 };
 
-use super::{imports::Imports, source::Path};
+use super::{graph::Imports, source::Path};
 
 type Graph<'a> = DiGraphMap<&'a Path, ()>;
 

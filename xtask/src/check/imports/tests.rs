@@ -4,7 +4,7 @@ fn module(path: &str) -> Path {
     path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-fn house(files: &[(&str, &str)]) -> Imports {
+fn imports_of(files: &[(&str, &str)]) -> Imports {
     let read = |(path, text): &(&str, &str)| {
         let module = module(path);
         let source = Source::read(&module, text).unwrap();
@@ -15,7 +15,7 @@ fn house(files: &[(&str, &str)]) -> Imports {
 
 /// `from -> to` of all that the files import.
 fn arrows(files: &[(&str, &str)]) -> Vec<String> {
-    let imports = house(files);
+    let imports = imports_of(files);
     let each = imports.iter().flat_map(|(from, to)| to.keys().map(move |to| (from, to)));
     each.map(|(from, to)| format!("{} -> {}", shown(from), shown(to))).collect()
 }
@@ -29,7 +29,7 @@ fn an_adapter_imports_no_other_but_lambda_imports_http() {
         ("messages::work", "\nfn f() { crate::http::layer::g(); }"),
     ];
     assert_eq!(
-        findings(&house(&files)),
+        findings(&imports_of(&files)),
         [
             "messages::work imports http::layer (2: crate::http::layer::g): an adapter imports another one"
         ]
@@ -44,7 +44,7 @@ fn an_adapter_that_comes_through_the_root_is_another_one_too() {
         ("http", "use crate::Event;"),
     ];
     assert_eq!(
-        findings(&house(&files)),
+        findings(&imports_of(&files)),
         ["http imports event (1: crate::Event): an adapter imports another one"]
     );
 }
@@ -135,7 +135,7 @@ fn macros_import_what_they_name() {
 #[test]
 fn two_files_may_import_each_other_and_three_may_not() {
     let two = [("a", "use crate::b::B;"), ("b", "use crate::a::A;"), ("c", "use crate::a::A;")];
-    assert_eq!(findings(&house(&two)), [""; 0]);
+    assert_eq!(findings(&imports_of(&two)), [""; 0]);
     let three = [
         ("a", "use crate::b::B;"),
         ("b", "fn f() {}\nuse crate::c::C;"),
@@ -143,7 +143,7 @@ fn two_files_may_import_each_other_and_three_may_not() {
         ("d", ""),
     ];
     assert_eq!(
-        findings(&house(&three)),
+        findings(&imports_of(&three)),
         [
             "3 files import each other: a, b, c",
             "  a circle over 3:",
@@ -158,7 +158,7 @@ fn two_files_may_import_each_other_and_three_may_not() {
 fn each_file_of_a_knot_is_shown_in_its_shortest_circle() {
     let knot =
         [("a", "use crate::b::B;"), ("b", "use crate::{a::A, c::C};"), ("c", "use crate::b::B;")];
-    let found = findings(&house(&knot));
+    let found = findings(&imports_of(&knot));
     assert_eq!(found[0], "3 files import each other: a, b, c");
     assert_eq!(found.iter().filter(|line| line.contains("circle over 2")).count(), 2, "{found:?}");
 }

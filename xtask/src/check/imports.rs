@@ -2,7 +2,7 @@
 //! `http`. No import circle has more than two files.
 
 mod circles;
-mod imports;
+mod graph;
 mod source;
 
 use std::{collections::BTreeMap, fs, path};
@@ -11,13 +11,13 @@ use anyhow::{Context, Result, ensure};
 
 use self::{
     circles::Knot,
-    imports::{Imports, imports},
+    graph::{Imports, imports},
     source::{Path, Source},
 };
 use super::Outcome;
 use crate::workspace::Workspace;
 
-const ADAPTERS: [&str; 5] = ["event", "function", "http", "lambda", "messages"];
+const ADAPTERS: [&str; 4] = ["event", "http", "lambda", "messages"];
 
 pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     let root = workspace.root.join("src");

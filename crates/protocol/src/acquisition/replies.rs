@@ -1,4 +1,4 @@
-//! What an acquisition does about a response: the record decides.
+//! What an acquisition does after a read or a write, by its result and the record.
 
 use std::time::Duration;
 
@@ -22,9 +22,8 @@ impl Acquisition {
         match result {
             ReadResult::Found(_) => self.decide(now),
             ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
-            // The write finds out what the first read would have shown. If it fails too, nothing runs: the
-            // record may be there, and not readable.
-            // If both are outages, `Outage` decides.
+            // The write finds out what the first read would have shown. If it fails too, nothing runs, since
+            // there may be a record that cannot be read; unless both are outages: then `Outage` decides.
             ReadResult::Failed(cause)
                 if is_first && self.goal != Goal::LookUp && now.stamp().is_some() =>
             {

@@ -2,7 +2,7 @@
 
 use super::{Command, Finish, FinishResult, Purpose, Stage};
 use crate::condition::Condition;
-use crate::knowledge::NothingHappened;
+use crate::knowledge::NoCompletion;
 use crate::machine::{Cause, WriteResult};
 use crate::record::{Header, State};
 use crate::time::Now;
@@ -13,7 +13,7 @@ impl Finish {
         match purpose {
             Purpose::Commit { completed_at } => match self.knowledge.no_effect() {
                 Some(proof) => {
-                    Command::Return(FinishResult::NotCommitted(NothingHappened::proved(&proof)))
+                    Command::Return(FinishResult::NotCommitted(NoCompletion::proved(&proof)))
                 }
                 None => self.close_off(now, completed_at),
             },
@@ -94,6 +94,7 @@ impl Finish {
             Some((State::Completed, _))
                 if matches!(purpose, Purpose::Fail { .. }) && !self.has_committed =>
             {
+                // An undo has restored the answer that this execution took over.
                 Command::Return(FinishResult::FailureWritten)
             }
             Some((State::Completed, completed_at)) => {
@@ -132,7 +133,7 @@ impl Finish {
     /// because a handler has seen the number.
     pub(super) fn completion_over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
-        let is_later = write.condition.latest_released_attempt()? < seen.attempt;
+        let is_later = write.condition.attempt_limit()? < seen.attempt;
         let condition = Condition::completable_by(*self.knowledge.me(), seen.attempt);
         let record = Header { attempt: seen.attempt, ..write.record.clone() };
         (is_later && seen.state == State::Released).then_some(Write { condition, record, ..*write })
@@ -140,7 +141,7 @@ impl Finish {
 
     /// The record is released, failed or absent.
     pub(super) fn unheld(&mut self, purpose: Purpose) -> Command {
-        let nothing = self.knowledge.no_effect().map(|proof| NothingHappened::proved(&proof));
+        let nothing = self.knowledge.no_effect().map(|proof| NoCompletion::proved(&proof));
         match (purpose, nothing) {
             (Purpose::Fail { .. }, _) if !self.has_commit_in_doubt() => {
                 Command::Return(FinishResult::FailureWritten)
@@ -150,7 +151,7 @@ impl Finish {
         }
     }
 
-    /// The record belongs to another owner.
+    /// Another owner has the record, or it is gone.
     pub(super) fn lost(&mut self, now: Now, purpose: Purpose) -> Command {
         let may_be_replaced =
             self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();

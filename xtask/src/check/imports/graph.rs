@@ -13,11 +13,11 @@ const HOPS: usize = 16;
 /// A re-exported item counts as imported from its definition. The re-export itself imports nothing, unless
 /// its own file uses the item.
 pub(super) fn imports(sources: &BTreeMap<Path, Source>) -> Imports {
-    let house = House { sources };
+    let files = Files { sources };
     let of_one = |(module, source): (&Path, &Source)| {
         let mut imported: BTreeMap<Path, BTreeMap<usize, String>> = BTreeMap::new();
         for named in counted(source) {
-            let Some(file) = house.file_of(module, named) else { continue };
+            let Some(file) = files.file_of(module, named) else { continue };
             if file != *module {
                 imported.entry(file).or_default().insert(named.line, named.path.join("::"));
             }
@@ -32,11 +32,11 @@ fn counted(source: &Source) -> impl Iterator<Item = &Named> {
     source.names.iter().filter(own).map(|import| &import.path).chain(&source.paths)
 }
 
-struct House<'a> {
+struct Files<'a> {
     sources: &'a BTreeMap<Path, Source>,
 }
 
-impl House<'_> {
+impl Files<'_> {
     /// Returns the file that defines the named item; `None` if another crate does.
     fn file_of(&self, module: &Path, named: &Named) -> Option<Path> {
         self.defined(&self.absolute(module, &named.within, &named.path, HOPS)?, HOPS)
