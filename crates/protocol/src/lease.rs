@@ -139,6 +139,7 @@ impl Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::{Local, Uptime};
 
     const LENGTH: Duration = Duration::from_secs(60);
 
@@ -179,5 +180,33 @@ mod tests {
     fn a_slow_response_does_not_hide_a_slow_clock() {
         let left = left(104_000, -4_000, 0, 13_000).expect("two thirds of it");
         assert!(left <= Duration::from_secs(43), "{left:?}");
+    }
+
+    #[test]
+    fn a_lease_may_be_longer_only_by_the_margin() {
+        let at = Timestamp::from_millis;
+        let second = Duration::from_secs(1);
+        let bounds = Bounds { length: LENGTH, slack: LENGTH, margin: second };
+        let left = |end| bounds.left(at(end), at(0), at(0), second);
+        assert_eq!(left(62_000), Some(Duration::from_secs(62)));
+        assert_eq!(left(62_001), None);
+        assert_eq!(left(0), None);
+    }
+
+    #[test]
+    fn a_window_is_shortened_only_if_the_clocks_have_come_apart() {
+        let at =
+            |wall, uptime| Local { wall: Timestamp::from_millis(wall), uptime: Uptime(uptime) };
+        let lease_expires_at = Timestamp::from_millis(30_000);
+        let window = Window { lease_expires_at, end: at(0, 0).plus(Duration::from_secs(30)) };
+        let heard = |received: Local, date| {
+            let date = Timestamp::from_millis(date);
+            window.heard(StoreTime { date, sent: received, received })
+        };
+        assert_eq!(heard(at(1_000, 1_000), 20_000), window);
+        let left = Duration::from_millis(30_000 - 20_999);
+        let shortened = window.end.min(at(20_000, 1_000).plus(left));
+        assert_eq!(heard(at(20_000, 1_000), 20_000).end, shortened);
+        assert_ne!(shortened, window.end);
     }
 }

@@ -48,3 +48,6 @@ pub use self::retention::released_until;
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules, TooLate};
 pub use self::tries::{Backoff, Tries};
 pub use self::write::{Form, Write};
+
+#[cfg(test)]
+mod tests;

@@ -216,4 +216,17 @@ mod tests {
         assert_eq!(restored_failure.map(|record| record.state), Some(State::Failed));
         assert!(restored(None, &of(State::Released)).is_none());
     }
+
+    #[test]
+    fn an_undo_of_a_takeover_restores_the_abandoned_record_under_a_new_owner() {
+        let lease_expires_at = Timestamp::from_millis(5);
+        let times = (Timestamp::from_millis(0), Some(Timestamp::from_millis(7)), 0);
+        let undone = Header::of(&OwnerId(1), State::Released, (2, 0), times);
+        let abandoned = Header { state: State::Pending { lease_expires_at }, ..undone.clone() };
+        let restored = restored(Some(&abandoned), &undone).unwrap();
+        assert_eq!(restored.state, abandoned.state);
+        assert_eq!(restored.completed_at, None);
+        assert_eq!(restored.owner, OwnerId(1).alternate());
+        assert_ne!(restored.owner, undone.owner);
+    }
 }

@@ -121,6 +121,8 @@ fn extension(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::{Cause, WriteResult};
+    use crate::tests::{ME, after, now, record, rules};
 
     #[test]
     fn a_released_record_is_kept_for_an_hour_and_not_less_than_its_lease() {
@@ -128,5 +130,55 @@ mod tests {
         assert_eq!(released_until(now, now), 10 + hour);
         let lease = now.plus(2 * RELEASED_FOR);
         assert_eq!(released_until(now, lease), 10 + 2 * hour);
+    }
+
+    /// What a machine does after it has put a record at `stamped_at` that expires at `expires_at`, and the
+    /// response shows store time 2,000,000 ms, ten seconds after the start.
+    fn verified(stamped_at: i64, expires_at: i64) -> (Retention<()>, Command<()>) {
+        let received = after(Duration::from_secs(10)).local;
+        let date = Timestamp::from_millis(2_000_000);
+        let time = Some(StoreTime { date, sent: received, received });
+        let shown = Header { expires_at, ..record(ME, State::Completed) };
+        let mut retention = Retention::new(Uptime(0));
+        let made = Uptime(stamped_at);
+        retention.stamped(Stamp { made, ..now().stamp().unwrap() });
+        let limit = Duration::from_secs(1);
+        let command = retention.verify(&rules(), Some(&shown), time, limit, Command::Return(()));
+        (retention, command)
+    }
+
+    fn reply(result: WriteResult<Header>) -> Reply {
+        Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
+    }
+
+    #[test]
+    fn a_record_that_expires_too_early_is_kept_for_longer() {
+        let day = 24 * 3600;
+        // Stamped at 1,990 s or at 2,000 s; two seconds may be wrong.
+        for (stamped_at, enough) in [(0, 1_988 + day), (10_000, 1_998 + day)] {
+            assert_eq!(verified(stamped_at, enough).1, Command::Return(()));
+            let (_, command) = verified(stamped_at, enough - 1);
+            let Command::Send { write, .. } = command else { panic!("{command:?}") };
+            assert_eq!(write.record.expires_at, 2_001 + day);
+        }
+    }
+
+    #[test]
+    fn an_extension_is_tried_again_until_it_is_answered() {
+        let pause = || Some(Duration::from_millis(50));
+        let unknown = reply(WriteResult::Unknown(Cause::Outage));
+        let (mut retention, sent) = verified(0, 0);
+        let paused = retention.replied(&unknown, pause);
+        assert!(matches!(paused, Some(Command::Pause { .. })), "{paused:?}");
+        assert_eq!(retention.woke(Duration::from_secs(1)), Some(sent));
+        let done = retention.replied(&reply(WriteResult::Applied), pause);
+        assert_eq!(done, Some(Command::Return(())));
+        assert_eq!(retention.replied(&unknown, pause), None);
+        let (mut retention, _) = verified(0, 0);
+        assert_eq!(retention.replied(&unknown, || None), Some(Command::Return(())));
+        let (mut retention, _) = verified(0, 0);
+        retention.abandon();
+        assert_eq!(retention.replied(&unknown, pause), None);
+        assert_eq!(retention.woke(Duration::from_secs(1)), None);
     }
 }

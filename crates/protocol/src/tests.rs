@@ -1,0 +1,237 @@
+//! What the search does not distinguish: values at their limits, and what one step of a machine leaves.
+
+use std::time::Duration;
+
+use crate::acquisition::Grant;
+use crate::condition::{Condition, Term};
+use crate::finish::Finish;
+use crate::knowledge::Knowledge;
+use crate::machine::{Cause, Outcome, ReadResult, Reply, WriteResult};
+use crate::owner::OwnerId;
+use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
+use crate::record::{Attempts, Header, State, Status};
+use crate::rules::Rules;
+use crate::time::{Learned, Local, Now, Timestamp, Uptime};
+use crate::write::{Form, Write};
+
+pub(crate) const ME: OwnerId = OwnerId(1);
+pub(crate) const OTHER: OwnerId = OwnerId(2);
+pub(crate) const START: Local =
+    Local { wall: Timestamp::from_millis(1_000_000), uptime: Uptime(0) };
+
+pub(crate) fn now() -> Now {
+    Now { local: START, learned: Some(Learned::undated(START)) }
+}
+
+pub(crate) fn after(duration: Duration) -> Now {
+    let uptime = Uptime(crate::time::millis(duration));
+    let local = Local { wall: START.wall.plus(duration), uptime };
+    Now { local, learned: Some(Learned::undated(local)) }
+}
+
+pub(crate) fn rules() -> Rules {
+    Rules {
+        completed: Completed::Execute,
+        failure: Failure::Release,
+        takeover: Takeover::Execute,
+        reconciles: false,
+        lease: Lease::Invocation,
+        in_progress: InProgress::Reject,
+        outage: Outage::Closed,
+        retention: Duration::from_secs(24 * 3600),
+        completion_timeout: Duration::from_secs(10),
+        deadline: None,
+        tolerance: Duration::from_secs(1),
+        request_timeout: Duration::from_secs(5),
+    }
+}
+
+pub(crate) fn record(owner: OwnerId, state: State) -> Header {
+    Header::of(&owner, state, (1, 0), (START.wall, Some(START.wall), 100_000))
+}
+
+pub(crate) fn pending(owner: OwnerId) -> Header {
+    record(owner, State::Pending { lease_expires_at: START.wall.plus(Duration::from_secs(30)) })
+}
+
+fn write(form: Form, condition: Condition, record: Header) -> Write {
+    Write { form, condition, record }
+}
+
+fn acquire() -> Write {
+    write(Form::Put, Condition::absent(), pending(ME))
+}
+
+fn transact() -> Write {
+    write(Form::Transaction, Condition::absent(), record(ME, State::Completed))
+}
+
+fn reply(result: WriteResult<Header>, is_in_doubt: bool) -> Reply {
+    Reply { outcome: Outcome::Write(result), is_in_doubt, time: None }
+}
+
+/// The knowledge after one write and its reply.
+fn after_reply(write: &Write, result: WriteResult<Header>, is_in_doubt: bool) -> Knowledge {
+    let mut knowledge = Knowledge::new(ME);
+    knowledge.send(write);
+    knowledge.learn(&reply(result, is_in_doubt), Some(write));
+    knowledge
+}
+
+#[test]
+fn a_key_may_be_held_while_an_acquisition_may_be_applied() {
+    let mut knowledge = Knowledge::new(ME);
+    assert!(!knowledge.may_hold_key());
+    knowledge.send(&acquire());
+    assert!(knowledge.may_hold_key() && !knowledge.may_transact());
+    knowledge.see(Some(pending(ME)));
+    assert!(knowledge.may_hold_key() && knowledge.settled().is_some());
+    knowledge.see(Some(pending(OTHER)));
+    assert!(!knowledge.may_hold_key());
+}
+
+#[test]
+fn a_write_of_an_owner_is_forgotten_with_the_last_acquisition() {
+    let mut knowledge = Knowledge::new(ME);
+    knowledge.send(&acquire());
+    knowledge.send(&write(Form::Update, Condition::held_by(ME), record(ME, State::Released)));
+    knowledge.see(Some(pending(OTHER)));
+    assert!(knowledge.settled().is_some());
+}
+
+#[test]
+fn a_rejected_write_may_still_be_applied_unless_it_was_the_only_try_of_a_transaction() {
+    let is_settled = |write: &Write, result, is_in_doubt| {
+        after_reply(write, result, is_in_doubt).settled().is_some()
+    };
+    assert!(is_settled(&transact(), WriteResult::Rejected(None), false));
+    assert!(!is_settled(&transact(), WriteResult::Rejected(None), true));
+    assert!(!is_settled(&acquire(), WriteResult::Rejected(None), false));
+    assert!(is_settled(&acquire(), WriteResult::Conflict(Cause::Outage), false));
+    assert!(!is_settled(&transact(), WriteResult::Conflict(Cause::Outage), true));
+    assert!(after_reply(&transact(), WriteResult::Unknown(Cause::Outage), false).may_transact());
+}
+
+#[test]
+fn only_an_unconfirmed_completion_of_a_version_may_have_been_replaced() {
+    let unknown = |write: &Write| {
+        let mut knowledge = after_reply(write, WriteResult::Unknown(Cause::Outage), false);
+        knowledge.see(Some(pending(OTHER)));
+        knowledge
+    };
+    let version = pending(OTHER).version();
+    let own = Condition::completable_by(ME, 1);
+    let completed = record(ME, State::Completed);
+    assert!(!unknown(&write(Form::Put, own, completed.clone())).may_have_been_replaced());
+    let takeover = write(Form::Update, Condition::unchanged(&version), pending(ME));
+    assert!(!unknown(&takeover).may_have_been_replaced());
+    let resolution = write(Form::Put, Condition::unchanged(&version), completed);
+    let mut knowledge = unknown(&resolution);
+    assert!(knowledge.may_have_been_replaced());
+    knowledge.rule_out_completion();
+    assert!(!knowledge.may_have_been_replaced());
+    let mut knowledge = unknown(&resolution);
+    knowledge.see(Some(record(ME, State::Completed)));
+    assert!(!knowledge.may_have_been_replaced());
+}
+
+#[test]
+fn a_reply_shows_a_record_of_this_call_or_one_that_it_has_put() {
+    let mut knowledge = Knowledge::new(ME);
+    knowledge.see(Some(record(OTHER, State::Released)));
+    let applied = reply(WriteResult::Applied, false);
+    assert!(knowledge.shown_by(&applied, true).is_some());
+    assert!(knowledge.shown_by(&applied, false).is_none());
+    knowledge.see(Some(record(ME, State::Completed)));
+    assert!(knowledge.shown_by(&applied, false).is_some());
+    let rejected = reply(WriteResult::Rejected(Some(record(ME, State::Completed))), false);
+    assert!(knowledge.shown_by(&rejected, false).is_some());
+    assert!(knowledge.shown_by(&reply(WriteResult::Rejected(None), false), false).is_none());
+}
+
+#[test]
+fn only_final_results_are_not_tried_again() {
+    let outcome = |result: WriteResult<Header>| Outcome::Write(result);
+    assert!(outcome(WriteResult::Unknown(Cause::Outage)).is_unknown());
+    assert!(!outcome(WriteResult::Applied).is_unknown());
+    assert!(!Outcome::Read(ReadResult::Found(None)).is_unknown());
+    assert!(WriteResult::<Header>::Invalid(Cause::Other).is_final());
+    assert!(WriteResult::<Header>::NotApplied(Cause::Other).is_final());
+    assert!(!WriteResult::<Header>::NotApplied(Cause::Outage).is_final());
+    let found = Outcome::Read(ReadResult::Found(Some(pending(OTHER))));
+    assert_eq!(found.record(), Some(&pending(OTHER)));
+    assert!(Outcome::Read(ReadResult::Stale(Some(pending(OTHER)))).record().is_none());
+}
+
+#[test]
+fn a_comparison_does_not_include_its_limit() {
+    let holds = |term| Condition::all(&[term]).holds(Some(&pending(OTHER)));
+    for (shift, expected) in [(-1, false), (0, false), (1, true)] {
+        let lease = pending(OTHER).state.lease_expires_at().unwrap().shifted(shift);
+        assert_eq!(holds(Term::LeaseExpiresBefore(lease)), expected);
+        assert_eq!(holds(Term::ExpiresBefore(100_000 + shift)), expected);
+    }
+    assert!(Condition::held_by(ME).accepts_holder(&ME));
+    assert!(!Condition::unchanged(&pending(OTHER).version()).accepts_holder(&ME));
+}
+
+#[test]
+fn what_is_stored_has_these_names() {
+    let statuses = [Status::Pending, Status::Completed, Status::Failed, Status::Released];
+    let names = statuses.map(Status::as_str);
+    assert_eq!(names, ["PENDING", "COMPLETED", "FAILED", "RELEASED"]);
+    assert_eq!(format!("{:?}", OwnerId(0xab)), format!("OwnerId({:032x})", 0xab));
+    assert!(!record(ME, State::Failed).is_completed());
+}
+
+#[test]
+fn leases_are_renewed_by_their_policy() {
+    let (minute, margin) = (Duration::from_secs(60), Duration::from_secs(2));
+    let deadline = Some(START.plus(minute));
+    for (lease, deadline, slack, renewed) in [
+        (Lease::Invocation, deadline, 2, None),
+        (Lease::Invocation, None, 10, Some(30)),
+        (Lease::Fixed(minute), deadline, 20, None),
+        (Lease::Renewed(minute), deadline, 20, Some(60)),
+    ] {
+        assert_eq!(lease.slack(deadline, margin), Duration::from_secs(slack), "{lease:?}");
+        assert_eq!(lease.renewed(deadline), renewed.map(Duration::from_secs), "{lease:?}");
+    }
+    assert_eq!(Lease::Fixed(minute).name(), "Lease::Fixed");
+    assert!(Failure::Replay.is_kept() && !Failure::Release.is_kept());
+}
+
+#[test]
+fn a_call_answers_and_waits_until_half_a_second_before_its_deadline() {
+    let minute = Duration::from_secs(60);
+    let in_progress = InProgress::Wait { timeout: minute };
+    let waits = Rules { in_progress, deadline: Some(START.plus(minute)), ..rules() };
+    let left = Duration::from_millis(59_500);
+    assert_eq!(waits.answer_by(), Some(START.plus(left)));
+    assert_eq!(waits.wait_left(now(), START.uptime), left);
+    assert_eq!(waits.time_until_answer(now()), left);
+    let free = Rules { deadline: None, ..waits };
+    assert_eq!(free.wait_left(after(minute / 4), START.uptime), minute / 4 * 3);
+    assert_eq!(rules().wait_left(now(), START.uptime), Duration::ZERO);
+}
+
+#[test]
+fn the_parts_of_an_answer_outlive_the_tries_of_its_completion_and_a_renewal() {
+    let grant = || {
+        let mut knowledge = Knowledge::new(ME);
+        knowledge.see(Some(pending(ME)));
+        Grant { knowledge, taken_over: None, attempts: Attempts::FIRST }
+    };
+    let lease_expires_at = START.wall.plus(Duration::from_secs(30));
+    let window = rules().window(now(), lease_expires_at, None);
+    assert!(window.is_some());
+    let finish = Finish::new(grant(), rules(), window, now());
+    assert!(!finish.is_over());
+    let stamp = now().stamp().unwrap();
+    // A day for the answer, 10 s for the completion, 30 s for a renewal.
+    let expected = START.wall.millis() / 1000 + 24 * 3600;
+    assert!(finish.parts_expire_at(stamp) >= expected);
+    let short = Rules { retention: Duration::ZERO, ..rules() };
+    let finish = Finish::new(grant(), short, window, now());
+    assert_eq!(finish.parts_expire_at(stamp), START.wall.millis() / 1000 + 40);
+}
