@@ -235,3 +235,19 @@ fn the_parts_of_an_answer_outlive_the_tries_of_its_completion_and_a_renewal() {
     let finish = Finish::new(grant(), short, window, now());
     assert_eq!(finish.parts_expire_at(stamp), START.wall.millis() / 1000 + 40);
 }
+
+#[test]
+fn an_update_keeps_what_it_does_not_set() {
+    let created_at = Timestamp::from_millis(7);
+    let before = Header { steps: Some(2), created_at, is_same_request: false, ..pending(OTHER) };
+    let of = |form, record| write(form, Condition::held_by(OTHER), record);
+    let after = of(Form::Update, record(ME, State::Failed)).applied_to(Some(&before));
+    assert_eq!(
+        (after.steps, after.created_at, after.is_same_request),
+        (Some(2), created_at, false)
+    );
+    assert_eq!((after.owner, after.state), (ME, State::Failed));
+    assert!(of(Form::Stamp, record(ME, State::Completed)).is_extension());
+    assert!(!of(Form::Stamp, pending(ME)).is_extension());
+    assert!(!of(Form::Put, record(ME, State::Completed)).is_extension());
+}

@@ -289,3 +289,56 @@ impl Now {
         Deadline::lasting_from(self.local.uptime, length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(wall: i64, uptime: i64) -> Local {
+        Local { wall: Timestamp::from_millis(wall), uptime: Uptime(uptime) }
+    }
+
+    #[test]
+    fn times_before_the_epoch_are_negative() {
+        let second = Duration::from_secs(1);
+        let before = SystemTime::UNIX_EPOCH.checked_sub(second).unwrap();
+        let after = SystemTime::UNIX_EPOCH + second;
+        for (time, millis) in [(before, -1_000), (SystemTime::UNIX_EPOCH, 0), (after, 1_000)] {
+            assert_eq!(Timestamp::from_system(time), Timestamp::from_millis(millis));
+            assert_eq!(Timestamp::from_millis(millis).to_system(), time);
+        }
+        let up = |millis| Timestamp::from_millis(millis).seconds_up();
+        assert_eq!([-1_500, -1_000, 0, 1, 1_000, 1_001].map(up), [-1, -1, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_round_trip_took_what_the_slower_clock_measures() {
+        let date = Timestamp::from_millis(0);
+        for received in [at(3_000, 1_000), at(1_000, 3_000)] {
+            let time = StoreTime { date, sent: at(0, 0), received };
+            assert_eq!(time.elapsed(), Duration::from_secs(3));
+        }
+        assert_eq!(Uptime(5).since(Uptime(3)), Duration::from_millis(2));
+    }
+
+    #[test]
+    fn clocks_are_apart_if_one_has_moved_by_more_than_half_a_second() {
+        let deadline = at(0, 0).plus(Duration::from_secs(10));
+        for (now, expected) in
+            [(at(1_000, 1_000), false), (at(1_500, 1_000), false), (at(1_501, 1_000), true)]
+        {
+            assert_eq!(deadline.is_apart(now), expected, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn store_time_never_falls_behind_the_monotonic_clock() {
+        let (date, received) = (Timestamp::from_millis(50_000), at(50_000, 0));
+        let learned = Learned::observe(None, StoreTime { date, sent: received, received });
+        // The wall clock has been set back.
+        let now = Now { local: at(20_000, 10_000), learned: Some(learned) };
+        assert_eq!(now.guess(), Guess(Timestamp::from_millis(60_000)));
+        assert!(!now.is_over(now.lasting(Duration::from_millis(1))));
+        assert!(now.is_over(now.lasting(Duration::ZERO)));
+    }
+}

@@ -64,3 +64,26 @@ impl Backoff {
         bound
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::now;
+
+    #[test]
+    fn pauses_double_up_to_their_limit() {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(150));
+        assert_eq!([(); 4].map(|()| backoff.next_bound().as_millis()), [50, 100, 150, 150]);
+    }
+
+    #[test]
+    fn a_try_begins_only_if_its_pause_ends_before_the_deadline() {
+        let tries = |left| Tries::until(now().lasting(Duration::from_millis(left)));
+        assert_eq!(tries(51).pause(now()), Some(Duration::from_millis(50)));
+        assert_eq!(tries(50).pause(now()), None);
+        assert_eq!(tries(49).pause(now()), None);
+        assert_eq!(tries(50).next_pause(), Duration::from_millis(50));
+        assert_eq!(tries(5_000).limit(now()), Duration::from_secs(5));
+        assert_eq!(tries(5).limit(now()), MIN_LIMIT);
+    }
+}

@@ -14,7 +14,7 @@ use crate::time::{Now, Stamp, Timestamp};
 use crate::write::{Form, Write};
 
 /// How many writes a call sends before it gives up a contended key.
-const MAX_WRITES: u32 = 8;
+pub(super) const MAX_WRITES: u32 = 8;
 
 impl Acquisition {
     /// A read or a rejected write has shown this call's own record.
@@ -77,7 +77,7 @@ impl Acquisition {
 
     /// Whether a resolution may have been applied to another version than the one seen last. Two finished
     /// records of one owner would be indistinguishable, and a version must never repeat.
-    fn may_have_resolved_another(&self) -> bool {
+    pub(super) fn may_have_resolved_another(&self) -> bool {
         let seen = self.knowledge.seen().record().map(Header::version);
         self.doubtful_resolution.is_some() && self.doubtful_resolution != seen
     }

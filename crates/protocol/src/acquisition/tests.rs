@@ -1,5 +1,9 @@
+use super::ending::done;
+use super::lease::MAX_WRITES;
 use super::*;
 use crate::condition::Condition;
+use crate::machine::WriteResult;
+use crate::policy::Outage;
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
 
@@ -81,4 +85,81 @@ fn a_write_is_tried_again_until_the_budget_is_over() {
     };
     assert!(matches!(retried(after(Duration::from_secs(4))), Command::Send { .. }));
     assert!(matches!(retried(after(Duration::from_secs(5))), Command::Return(_)));
+}
+
+#[test]
+fn an_outage_is_reported_by_what_was_seen_before() {
+    let end = |goal, outage, cause, seen: Option<u64>, now| {
+        let mut acquisition = Acquisition::new(ME, goal, Rules { outage, ..rules() }, now);
+        if let Some(left) = seen {
+            let left = Duration::from_secs(left);
+            acquisition.obstacle = Obstacle::Running(ObservedLease { left, at: START.uptime });
+        }
+        acquisition.give_up(now, Reason::TimedOut, cause)
+    };
+    let nothing = |reason| done(CallResult::Nothing(reason, NoCompletion::without_completions()));
+    let timed_out = nothing(Reason::TimedOut);
+    let later = after(Duration::from_secs(4));
+    let (closed, open, outage) = (Outage::Closed, Outage::Open, Cause::Outage);
+    assert_eq!(end(Goal::Own, closed, outage, None, later), timed_out);
+    assert_eq!(end(Goal::Own, open, outage, None, later), Command::Return(Next::RunUnprotected));
+    assert_eq!(end(Goal::Own, open, Cause::Other, None, later), timed_out);
+    assert_eq!(end(Goal::LookUp, open, outage, None, later), timed_out);
+    let in_progress = nothing(Reason::InProgress { lease_left: Duration::from_secs(6) });
+    assert_eq!(end(Goal::Own, open, outage, Some(10), later), in_progress);
+    assert_eq!(end(Goal::Own, open, outage, Some(3), later), timed_out);
+    assert_eq!(end(Goal::LookUp, open, outage, Some(10), later), timed_out);
+}
+
+#[test]
+fn writes_pause_from_the_third_on_and_end_after_the_eighth() {
+    let mut acquisition = acquisition();
+    let mut pauses = Vec::new();
+    for number in 1..=8 {
+        let mut command = acquisition.write(now(), Intent::Create);
+        if let Command::Pause { .. } = command {
+            pauses.push(number);
+            command = acquisition.woke(now());
+        }
+        assert!(matches!(command, Command::Send { .. }), "{number}: {command:?}");
+    }
+    assert_eq!(pauses, [3, 4, 5, 6, 7, 8]);
+    let paused = acquisition.write(now(), Intent::Create);
+    assert!(matches!(paused, Command::Pause { .. }), "{paused:?}");
+    // No other call was seen to write, so DynamoDB fails, and the acquisition is undone.
+    assert!(matches!(acquisition.woke(now()), Command::Send { .. }));
+    assert!(matches!(acquisition.step, Step::Undoing(_, Reason::Error)), "{:?}", acquisition.step);
+}
+
+#[test]
+fn a_key_at_which_other_calls_keep_writing_is_in_progress() {
+    let mut acquisition = acquisition();
+    acquisition.is_contended = true;
+    acquisition.writes = MAX_WRITES + 1;
+    let ended = acquisition.send(now(), Intent::Create);
+    let reason = Reason::InProgress { lease_left: Duration::ZERO };
+    assert_eq!(ended, done(CallResult::Nothing(reason, NoCompletion::without_completions())));
+}
+
+#[test]
+fn a_resolution_in_doubt_is_not_written_on_another_version() {
+    let unknown = Outcome::Write(WriteResult::Unknown(Cause::Outage));
+    let reply = |outcome, is_in_doubt| Reply { outcome, is_in_doubt, time: None };
+    let resolving = |outcome: Outcome, intent, is_in_doubt| {
+        let mut acquisition = acquisition();
+        let seen = pending(OTHER);
+        acquisition.resolution = Some((seen.version(), Resolution::Completed));
+        let write = Write { form: Form::Put, condition: Condition::absent(), record: seen.clone() };
+        acquisition.note_doubt(&reply(outcome, is_in_doubt), &Step::Writing { write, intent });
+        acquisition.knowledge.see(Some(seen));
+        let same = acquisition.may_have_resolved_another();
+        acquisition.knowledge.see(Some(record(OTHER, State::Completed)));
+        (same, acquisition.may_have_resolved_another())
+    };
+    let resolve = Intent::Resolve(Resolution::Completed);
+    assert_eq!(resolving(unknown.clone(), resolve, false), (false, true));
+    let rejected = Outcome::Write(WriteResult::Rejected(None));
+    assert_eq!(resolving(rejected.clone(), resolve, true), (false, true));
+    assert_eq!(resolving(rejected, resolve, false), (false, false));
+    assert_eq!(resolving(unknown, Intent::TakeOver, false), (false, false));
 }
