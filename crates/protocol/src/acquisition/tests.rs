@@ -124,8 +124,8 @@ fn writes_pause_from_the_third_on_and_end_after_the_eighth() {
         assert!(matches!(command, Command::Send { .. }), "{number}: {command:?}");
     }
     assert_eq!(pauses, [3, 4, 5, 6, 7, 8]);
-    let paused = acquisition.write(now(), Intent::Create);
-    assert!(matches!(paused, Command::Pause { .. }), "{paused:?}");
+    let last = acquisition.write(now(), Intent::Create);
+    assert!(matches!(last, Command::Pause { .. }), "{last:?}");
     // No other call was seen to write, so DynamoDB fails, and the acquisition is undone.
     assert!(matches!(acquisition.woke(now()), Command::Send { .. }));
     assert!(matches!(acquisition.step, Step::Undoing(_, Reason::Error)), "{:?}", acquisition.step);
