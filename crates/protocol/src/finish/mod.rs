@@ -299,3 +299,6 @@ impl Machine for Finish {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
