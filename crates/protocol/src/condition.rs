@@ -86,8 +86,7 @@ impl Condition {
     }
 
     /// The owner holds the record, or no call does: it is absent, or it was released after this attempt or
-    /// an earlier one. A completion keeps its answer even if a later owner has released, or the record was
-    /// deleted, because the effect has happened.
+    /// an earlier one. The effect has happened, so its answer is stored there too.
     pub fn completable_by(owner: OwnerId, attempt: u32) -> Self {
         let released = [Term::Status(Status::Released), Term::AttemptAtMost(attempt)];
         Self::held_by_or_absent(owner).or(&released)
@@ -203,7 +202,8 @@ impl Term {
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
     /// Two terms can: a record that is not completed can still be released, and an undo restores an
-    /// earlier attempt. The others belong to one version, and no version repeats. Nor is a record deleted
+    /// earlier attempt. The others, except `Absent`, are compared together with an owner, so they belong to one version, and no version
+    /// repeats. Nor is a record deleted
     /// while a request that was sent before can still arrive, if the retention is at least half an hour.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {

@@ -179,7 +179,8 @@ impl Header {
         self.state == State::Completed
     }
 
-    /// Whether TTL may delete it at `now`, in store time. A PENDING record also needs an expired lease.
+    /// Whether its retention is over at `now`, in store time. A PENDING record is replaced only if its lease
+    /// has expired too.
     pub const fn is_past_retention(&self, now: Timestamp) -> bool {
         now.millis() > self.expires_at.saturating_mul(1000)
     }

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_took_what_the_slower_clock_measures() {
+    fn a_round_trip_took_the_longer_of_the_two_measures() {
         let date = Timestamp::from_millis(0);
         for received in [at(3_000, 1_000), at(1_000, 3_000)] {
             let time = StoreTime { date, sent: at(0, 0), received };

@@ -1,4 +1,4 @@
-//! How an acquisition ends that has run nothing.
+//! How an acquisition that has run nothing ends.
 
 use std::time::Duration;
 

@@ -59,7 +59,6 @@ impl Finish {
     pub(super) fn commit_write(&mut self, stamp: Stamp) -> (Write, Purpose) {
         let completed_at = self.next_completion(stamp.at);
         self.completed_at = Some(completed_at);
-        self.has_committed = true;
         let condition = if self.is_protected { self.held() } else { self.completable() };
         let expires_at = self.expires_at(completed_at);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);

@@ -102,8 +102,6 @@ pub struct Finish {
     /// The time of the last commit, which distinguishes it from the other completions of the execution.
     completed_at: Option<Timestamp>,
     retention: Retention<FinishResult>,
-    /// At least one commit was sent. A copy of it may be delayed even if the handler got a rejection.
-    has_committed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -197,7 +195,6 @@ impl Finish {
             tries: Tries::until(now.lasting(Duration::ZERO)),
             completed_at: None,
             retention: Retention::new(now.local.uptime),
-            has_committed: false,
         }
     }
 
@@ -219,8 +216,7 @@ impl Finish {
     pub fn parts_expire_at(&self, stamp: Stamp) -> i64 {
         let ended_at = self.next_completion(stamp.at);
         let renewed = self.rules.lease.renewed(self.rules.deadline).unwrap_or_default();
-        let latest = ended_at.plus(self.rules.completion_timeout).plus(renewed).seconds_up();
-        self.expires_at(ended_at).max(latest)
+        self.expires_at(ended_at.plus(self.rules.completion_timeout).plus(renewed))
     }
 
     /// An estimate of `completed_at` and `expires_at`, to compute the size of the record.

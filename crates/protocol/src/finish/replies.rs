@@ -91,12 +91,6 @@ impl Finish {
         }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
-            Some((State::Completed, _))
-                if matches!(purpose, Purpose::Fail { .. }) && !self.has_committed =>
-            {
-                // An undo has restored the answer that this execution took over.
-                Command::Return(FinishResult::FailureWritten)
-            }
             Some((State::Completed, completed_at)) => {
                 let is_this = completed_at.is_some() && completed_at == purpose.completed_at();
                 let result = if is_this { FinishResult::Stored } else { FinishResult::Committed };

@@ -168,3 +168,13 @@ fn a_response_shortens_the_window_if_a_clock_has_stopped() {
     finish.lose();
     assert!(finish.is_lost());
 }
+
+#[test]
+fn the_parts_of_an_answer_do_not_expire_before_its_record() {
+    let mut finish = finish(true);
+    let kept_until = finish.parts_expire_at(now().stamp().unwrap());
+    // Writing the parts has taken five seconds.
+    let at = after(Duration::from_secs(5));
+    let completion = sent(finish.complete(at, kept_until, a_second()));
+    assert_eq!(completion.record.expires_at, kept_until);
+}
