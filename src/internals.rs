@@ -15,7 +15,7 @@ use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
 use crate::store;
 use crate::store::key::{KeyForm, RecordKey};
-use crate::store::record::{self, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 
 /// The default header of the idempotency key.
@@ -43,11 +43,11 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let schema = TableSchema::default();
     let record = Record::decode(&schema, item)?;
     let version = record.version();
-    let State::Pending { lease_expires_at } = record.state else { return Ok(true) };
+    let State::Pending { .. } = record.state else { return Ok(true) };
     let key = key()?;
     let Record { owner, attempt, fingerprint, created_at, .. } = record;
     let own_record = OwnRecord { key, owner, attempt, fingerprint, created_at };
-    let mut again = record::pending_item(&schema, &own_record, lease_expires_at, record.expires_at);
+    let mut again = own_record.item(&schema, record.state, None, record.expires_at, None);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), steps.encode());
     }

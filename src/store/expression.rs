@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
@@ -150,28 +149,24 @@ impl<'a> Change<'a> {
 
     /// Sets the record's attributes. Others stay, such as those of a later version.
     pub(super) fn record(&mut self, record: &Header, response: Option<AttributeValue>) {
-        let status = record.state.status();
-        self.set(Attribute::Status, AttributeValue::S(status.as_str().into()));
-        self.set(Attribute::Owner, AttributeValue::S(record.owner.to_string()));
-        self.set(Attribute::Attempt, record::number(record.attempt));
-        self.set(Attribute::ExpiresAt, record::number(record.expires_at));
+        for (attribute, value) in record::state_values(record) {
+            self.set(attribute, value);
+        }
         if record.released_attempts > 0 && record.state != State::Released {
             let released = record::number(record.released_attempts);
             self.set(Attribute::ReleasedAttempts, released);
         }
-        let time = |at: Timestamp| record::number(at.millis());
-        let lease = record.state.lease_expires_at().map(time);
-        self.set_or_remove(Attribute::LeaseExpiresAt, lease);
-        self.set_or_remove(Attribute::CompletedAt, record.completed_at.map(time));
+        for (attribute, time) in record::times(record) {
+            self.set_or_remove(attribute, time);
+        }
         self.set_or_remove(Attribute::Response, response);
     }
 
     /// Sets the attributes that no write changes later. Needed if the record may be absent.
     pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &Header) {
-        let fingerprint = AttributeValue::B(Blob::new(fingerprint.encode()));
-        self.set(Attribute::Fingerprint, fingerprint);
-        self.set(Attribute::CreatedAt, record::number(record.created_at.millis()));
-        self.set(Attribute::Format, record::format());
+        for (attribute, value) in record::beginning_values(fingerprint, record) {
+            self.set(attribute, value);
+        }
     }
 
     /// Changes the version of the record, but nothing else.

@@ -1,28 +1,25 @@
 //! Checks the caller's permissions on the table, with requests that change nothing.
 
-use std::error::Error as StdError;
 use std::pin::Pin;
-use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, TableDescription};
 
 use super::expression::{Change, Expression};
-use super::observer::Observed;
-use super::request_error::{self, RequestError};
-use super::{Conditional, Consistency, Reply, Table};
+use super::request_error::{DynamoError, RequestError};
+use super::{Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Condition;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, OwnerId};
-use crate::store::schema::{Attribute, Keys};
+use crate::store::schema::Attribute;
 
 /// The result of a test request.
+pub(crate) type Inspection<T> = Result<T, Obstacle>;
+
+/// Why a test request has no result.
 #[derive(Debug)]
-#[must_use]
-pub(crate) enum Inspection<T> {
-    /// The response.
-    Answered(T),
+pub(crate) enum Obstacle {
     /// DynamoDB denied the request, with this message.
     Denied(String),
     /// The table is missing or has other keys, or the credentials are missing.
@@ -61,7 +58,7 @@ impl Table {
     /// Reads the item of a key, eventually consistent.
     pub(crate) async fn try_read(&self, key: &RecordKey) -> Inspection<()> {
         let request = self.get_request(key, Consistency::Eventual).send();
-        self.inspect(Box::pin(request), self.request_timeout).await.map(drop)
+        self.inspect(Box::pin(request)).await.outcome.map(drop)
     }
 
     /// Tries whether `access` is permitted, on a key that no record has. A write requires an owner
@@ -74,24 +71,28 @@ impl Table {
     ) -> Inspection<()> {
         let limit = self.request_timeout;
         let condition = Expression::of(&self.schema, &Condition::held_by(*random_owner));
-        match access {
+        let tried = match access {
             Access::Get => {
                 let request = self.get_request(key, Consistency::Strong).send();
-                self.inspect(Box::pin(request), limit).await.map(drop)
+                self.send(Box::pin(request), limit).await.0.map(drop)
             }
             Access::Put => {
-                let item = record::key_item(&self.schema, key);
-                let request = self.put_request(item, condition);
-                let request = Box::pin(request.send());
-                self.inspect(Box::pin(rejected_as_intended(request)), limit).await
+                let request = self.put_request(record::key_item(&self.schema, key), condition);
+                self.send(Box::pin(request.send()), limit).await.0.map(drop)
             }
             Access::Update => {
                 let mut change = Change::on(condition);
                 change.set(Attribute::Format, AttributeValue::Null(true));
                 let request = self.update_request(key, change);
-                let request = Box::pin(request.send());
-                self.inspect(Box::pin(rejected_as_intended(request)), limit).await
+                self.send(Box::pin(request.send()), limit).await.0.map(drop)
             }
+        };
+        match tried {
+            // Permitted. The condition failed, as intended.
+            Err(RequestError::NotExecuted(DynamoError::ConditionalCheckFailedException(_))) => {
+                Ok(())
+            }
+            tried => tried.map_err(|error| self.obstacle(error)),
         }
     }
 
@@ -114,81 +115,30 @@ impl Table {
 
     /// Describes the schema's keys, in the format of [`compare_keys`](Self::compare_keys).
     pub(crate) fn expected_keys(&self) -> String {
-        match self.schema.keys() {
-            Keys::Partition { name } => format!("`{name}` (HASH, S)"),
-            Keys::Composite { partition, sort, .. } => {
-                format!("`{partition}` (HASH, S) and `{sort}` (RANGE, S)")
+        let keys = self.schema.key_names().zip(["HASH", "RANGE"]);
+        let keys = keys.map(|(name, key_type)| format!("`{name}` ({key_type}, S)"));
+        keys.collect::<Vec<_>>().join(" and ")
+    }
+
+    /// Sends a test request.
+    pub(super) async fn inspect<T, E: Into<DynamoError>>(
+        &self,
+        request: Pin<Box<impl Future<Output = Result<T, SdkError<E>>>>>,
+    ) -> Reply<Inspection<T>> {
+        let (answer, seen) = self.send(request, self.request_timeout).await;
+        Reply::new(answer.map_err(|error| self.obstacle(error)), seen.time)
+    }
+
+    fn obstacle(&self, error: RequestError) -> Obstacle {
+        match error {
+            RequestError::NotExecuted(error) if error.code() == Some("AccessDeniedException") => {
+                Obstacle::Denied(error.message().unwrap_or("no detail").to_owned())
             }
-        }
-    }
-
-    pub(super) async fn inspect<O, E>(
-        &self,
-        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
-        limit: Duration,
-    ) -> Inspection<O>
-    where
-        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        self.inspect_timed(request, limit).await.outcome
-    }
-
-    /// Sends a test request and classifies the result.
-    pub(super) async fn inspect_timed<O, E>(
-        &self,
-        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
-        limit: Duration,
-    ) -> Reply<Inspection<O>>
-    where
-        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        let limit = limit.min(self.request_timeout);
-        let (answer, seen) = self.send(request, limit).await;
-        let outcome = match answer {
-            Some(Ok(output)) => Inspection::Answered(output),
-            Some(Err(error)) => self.classify(error, &seen),
-            None => Inspection::NoResponse(request_error::timed_out(limit)),
-        };
-        Reply::new(outcome, seen.time)
-    }
-
-    fn classify<O, E>(&self, error: SdkError<E>, seen: &Observed) -> Inspection<O>
-    where
-        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        if error.code() == Some("AccessDeniedException") {
-            return Inspection::Denied(error.message().unwrap_or("no detail").to_owned());
-        }
-        match self.request_error(error, seen) {
-            RequestError::Unknown(error) => Inspection::NoResponse(error),
-            fault => match fault.into_error() {
-                error if error.kind() == ErrorKind::Configuration => {
-                    Inspection::Misconfigured(error)
-                }
-                error => Inspection::Failed(error),
+            error if error.is_unknown() => Obstacle::NoResponse(error.explain(&self.name)),
+            error => match error.explain(&self.name) {
+                error if error.kind() == ErrorKind::Configuration => Obstacle::Misconfigured(error),
+                error => Obstacle::Failed(error),
             },
         }
-    }
-}
-
-impl<T> Inspection<T> {
-    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Inspection<U> {
-        match self {
-            Self::Answered(seen) => Inspection::Answered(f(seen)),
-            Self::Denied(message) => Inspection::Denied(message),
-            Self::Misconfigured(error) => Inspection::Misconfigured(error),
-            Self::Failed(error) => Inspection::Failed(error),
-            Self::NoResponse(error) => Inspection::NoResponse(error),
-        }
-    }
-}
-
-/// The result of a write that was permitted and whose condition failed, as intended.
-async fn rejected_as_intended<O, E: Conditional>(
-    request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
-) -> Result<(), SdkError<E>> {
-    match request.await {
-        Err(SdkError::ServiceError(context)) if context.err().is_rejected() => Ok(()),
-        answer => answer.map(drop),
     }
 }

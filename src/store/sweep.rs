@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use futures_util::TryFutureExt;
 
 use super::expression::Expression;
 use super::{Reply, Table, WriteResult};
@@ -72,7 +73,9 @@ impl Table {
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .set_return_consumed_capacity(self.capacity.clone());
-        self.write(Box::pin(request.send()), self.request_timeout).await
+            .set_return_consumed_capacity(self.capacity.clone())
+            .send()
+            .map_ok(|output| output.consumed_capacity);
+        self.write("DeleteItem", Box::pin(request), self.request_timeout).await
     }
 }

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::transact_write_items::{
-    TransactWriteItemsError, TransactWriteItemsOutput,
-};
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::types::{
     AttributeValue, CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
     TransactWriteItem,
@@ -13,24 +10,14 @@ use aws_sdk_dynamodb::types::{
 
 use super::cancellation::{cancellation_result, rejected_as_invalid};
 use super::expression::Expression;
-use super::observer::Observed;
-use super::request_error::{self, RequestError};
-use super::{Metered, Reply, Table, WriteResult, consumed, result_name};
+use super::request_error::{DynamoError, RequestError, explain};
+use super::{Reply, Table, WriteResult, result_name};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::StoredFingerprint;
 use crate::protocol::Write;
 use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, Item};
-
-impl Metered for TransactWriteItemsOutput {
-    const ACTION: &'static str = "TransactWriteItems";
-
-    fn units(&self) -> Option<f64> {
-        let tables = self.consumed_capacity.as_ref()?;
-        Some(tables.iter().filter_map(ConsumedCapacity::capacity_units).sum())
-    }
-}
 
 /// The reply to a transaction.
 pub(crate) type TransactionReply = Reply<WriteResult<Error>>;
@@ -46,14 +33,10 @@ impl Table {
         limit: Duration,
     ) -> TransactionReply {
         let record = record::item(&self.schema, of, &write.record, response);
-        let record = match self.conditional(record, Expression::of(&self.schema, &write.condition))
-        {
-            Ok(record) => Some(record),
-            Err(error) => {
-                return Reply::new(WriteResult::NotApplied(error), None);
-            }
-        };
-        self.transact_items(record, (items, token), limit).await
+        match self.conditional(record, Expression::of(&self.schema, &write.condition)) {
+            Ok(record) => self.transact_items(Some(record), (items, token), limit).await,
+            Err(error) => Reply::new(WriteResult::NotApplied(error), None),
+        }
     }
 
     /// Writes `items`, with the record if there is one.
@@ -72,20 +55,21 @@ impl Table {
             .client_request_token(token)
             .set_return_consumed_capacity(self.capacity.clone())
             .send();
-        let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
         let (answer, seen) = self.send(Box::pin(request), limit).await;
-        let units = consumed(answer.as_ref());
+        let tables = answer.as_ref().ok().and_then(|output| output.consumed_capacity.as_ref());
+        let units = tables.map(|of_each| {
+            of_each.iter().filter_map(ConsumedCapacity::capacity_units).sum::<f64>()
+        });
         let (outcome, is_open) = match answer {
-            None => (WriteResult::Unknown(request_error::timed_out(limit)), true),
-            Some(Ok(_)) => (WriteResult::Applied, false),
-            Some(Err(error)) => self.transaction_result(error, &seen, items, has_record),
+            Ok(_) => (WriteResult::Applied, false),
+            Err(error) => self.transaction_result(error, items, has_record),
         };
         let name = match &outcome {
             WriteResult::Conflict(_) => "refused",
             outcome => result_name(outcome),
         };
-        stopwatch.store(TransactWriteItemsOutput::ACTION, name, units);
+        stopwatch.store("TransactWriteItems", name, units);
         Reply { outcome, is_in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
@@ -132,61 +116,42 @@ impl Table {
     /// executed.
     fn transaction_result(
         &self,
-        error: SdkError<TransactWriteItemsError>,
-        seen: &Observed,
+        error: RequestError,
         items: &[TransactWriteItem],
         has_record: bool,
     ) -> (WriteResult<Error>, bool) {
-        let (code, message, is_client_error) = match &error {
-            SdkError::ServiceError(context) => (
-                context.err().code().unwrap_or_default().to_owned(),
-                context.err().message().unwrap_or("no detail").to_owned(),
-                context.raw().status().is_client_error(),
-            ),
-            _ => (String::new(), String::new(), false),
-        };
-        let unavailable = |message, source: SdkError<TransactWriteItemsError>| {
-            Error::new(ErrorKind::Unavailable, message).with_source(source)
-        };
-        let configuration = |message: String, source: SdkError<TransactWriteItemsError>| {
-            let error = Error::new(ErrorKind::Configuration, message).with_source(source);
-            (WriteResult::NotApplied(error), false)
-        };
-        match code.as_str() {
-            "TransactionCanceledException" if is_client_error => {
-                let reasons = match error.into_service_error() {
-                    TransactWriteItemsError::TransactionCanceledException(canceled) => {
-                        canceled.cancellation_reasons
-                    }
-                    _ => None,
-                };
-                let mut reasons = reasons.unwrap_or_default();
-                if !has_record {
-                    // In every other transaction, the record's reason is the first.
-                    reasons.insert(0, CancellationReason::builder().build());
-                }
-                (cancellation_result(reasons), false)
+        let error = match error {
+            RequestError::NotExecuted(error) => error,
+            error if error.is_unknown() => {
+                return (WriteResult::Unknown(error.explain(&self.name)), true);
             }
-            "IdempotentParameterMismatchException" => {
-                let error = unavailable("the transaction's token was used for other items", error);
-                (WriteResult::TokenUsed(error), true)
+            error => return (WriteResult::NotApplied(error.explain(&self.name)), false),
+        };
+        let detail = error.message().unwrap_or("no detail");
+        let (kind, message) = match error.code() {
+            Some("TransactionCanceledException") => {
+                return (cancellation_result(reasons(error, has_record)), false);
             }
-            "TransactionInProgressException" => {
+            Some("ValidationException") => {
+                return (WriteResult::ItemsRejected(rejected_as_invalid(None, detail)), false);
+            }
+            Some("IdempotentParameterMismatchException") => {
+                let message = "the transaction's token was used for other items";
+                let used = Error::new(ErrorKind::Unavailable, message).with_source(error);
+                return (WriteResult::TokenUsed(used), true);
+            }
+            Some("TransactionInProgressException") => {
                 let message = "an earlier try of the transaction is still in flight";
-                (WriteResult::NotApplied(unavailable(message, error)), true)
+                let in_flight = Error::new(ErrorKind::Unavailable, message).with_source(error);
+                return (WriteResult::NotApplied(in_flight), true);
             }
-            "ValidationException" if is_client_error => {
-                (WriteResult::ItemsRejected(rejected_as_invalid(None, &message)), false)
+            Some("ResourceNotFoundException") => {
+                (ErrorKind::Configuration, self.table_missing(items))
             }
-            "ResourceNotFoundException" => configuration(self.table_missing(items), error),
-            "AccessDeniedException" => configuration(denied(&message), error),
-            _ => match self.request_error(error, seen) {
-                RequestError::Unknown(error) => (WriteResult::Unknown(error), true),
-                RequestError::Invalid(error)
-                | RequestError::Conflict(error)
-                | RequestError::NotExecuted(error) => (WriteResult::NotApplied(error), false),
-            },
-        }
+            Some("AccessDeniedException") => (ErrorKind::Configuration, denied(detail)),
+            code => explain(&self.name, code, error.message()),
+        };
+        (WriteResult::NotApplied(Error::new(kind, message).with_source(error)), false)
     }
 
     fn table_missing(&self, items: &[TransactWriteItem]) -> String {
@@ -196,6 +161,16 @@ impl Table {
              it, or correct its name in the items"
         )
     }
+}
+
+/// Why DynamoDB canceled a transaction. The record's reason is the first.
+fn reasons(error: DynamoError, has_record: bool) -> Vec<CancellationReason> {
+    let reasons = match error {
+        DynamoError::TransactionCanceledException(canceled) => canceled.cancellation_reasons,
+        _ => None,
+    };
+    let no_record = (!has_record).then(|| CancellationReason::builder().build());
+    no_record.into_iter().chain(reasons.into_iter().flatten()).collect()
 }
 
 fn denied(message: &str) -> String {

@@ -14,7 +14,7 @@ use crate::ops::preflight::finding::{Finding, Severity};
 use crate::ops::preflight::{Checks, OWN_SCOPE};
 use crate::store::key::{RecordKey, Scope};
 use crate::store::schema::Attribute;
-use crate::store::{Access, Inspection};
+use crate::store::{Access, Inspection, Obstacle};
 
 /// The number of round trips from which the median latency is computed.
 const ROUND_TRIPS: usize = 5;
@@ -68,8 +68,8 @@ impl Admin<'_> {
 
     /// Describes the table, and finds problems of its state, keys and time to live.
     async fn described(&self, checks: &mut Checks<'_>) -> Option<TableDescription> {
-        let (table, limit) = (self.table(), self.table().request_timeout);
-        let (described, ttl) = future::join(table.describe(limit), table.describe_ttl(limit)).await;
+        let table = self.table();
+        let (described, ttl) = future::join(table.describe(), table.describe_ttl()).await;
         let description = checks.response("table", "dynamodb:DescribeTable", described)?;
         shape(checks, &description);
         time_to_live(checks, ttl);
@@ -78,11 +78,7 @@ impl Admin<'_> {
 
     async fn backups(&self, checks: &mut Checks<'_>) {
         const SUBJECT: &str = "backups";
-        let result = match self.table().describe_backups(self.table().request_timeout).await {
-            // The table was described just before.
-            Inspection::NoResponse(error) => Inspection::Failed(error),
-            result => result,
-        };
+        let result = self.table().describe_backups().await.map_err(only_this_request);
         let action = "dynamodb:DescribeContinuousBackups";
         let Some(description) = checks.response(SUBJECT, action, result) else { return };
         let recovery = description
@@ -113,8 +109,8 @@ impl Admin<'_> {
             let trip = table.clock.now().uptime.since(start);
             match result {
                 // An AccessDenied response has the same latency.
-                Inspection::Answered(()) | Inspection::Denied(_) => trips.push(trip),
-                result => {
+                Ok(()) | Err(Obstacle::Denied(_)) => trips.push(trip),
+                Err(_) => {
                     checks.response("latency", Access::Get.action(), result);
                     break;
                 }
@@ -173,24 +169,28 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
     });
 }
 
-fn time_to_live(checks: &mut Checks<'_>, result: Inspection<TimeToLiveDescription>) {
+/// DynamoDB has responded to another request just before, or at the same time.
+fn only_this_request(obstacle: Obstacle) -> Obstacle {
+    match obstacle {
+        Obstacle::NoResponse(error) => Obstacle::Failed(error),
+        obstacle => obstacle,
+    }
+}
+
+fn time_to_live(checks: &mut Checks<'_>, result: Inspection<Option<TimeToLiveDescription>>) {
     const SUBJECT: &str = "time to live";
-    let result = match result {
-        // DynamoDB responded to the other request at the same time.
-        Inspection::NoResponse(error) => Inspection::Failed(error),
-        result => result,
-    };
+    let result = result.map_err(only_this_request);
     let Some(ttl) = checks.response(SUBJECT, "dynamodb:DescribeTimeToLive", result) else { return };
     let (table, ours) = (&checks.table.name, checks.table.schema.name(Attribute::ExpiresAt));
-    let is_on = matches!(
-        ttl.time_to_live_status,
-        Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
-    );
-    checks.findings.push(match ttl.attribute_name() {
-        Some(name) if is_on && name == ours => {
+    let ttl = ttl.filter(|ttl| {
+        use TimeToLiveStatus::{Enabled, Enabling};
+        matches!(ttl.time_to_live_status, Some(Enabled | Enabling))
+    });
+    checks.findings.push(match ttl.as_ref().and_then(|ttl| ttl.attribute_name()) {
+        Some(name) if name == ours => {
             Finding::ok(SUBJECT, format!("time to live is on for the attribute `{name}`"))
         }
-        Some(name) if is_on => Finding::warning(
+        Some(name) => Finding::warning(
             SUBJECT,
             format!("the time to live of table `{table}` is on for `{name}`, so no record is deleted"),
         )

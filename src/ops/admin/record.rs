@@ -14,7 +14,7 @@ use crate::run::core::Core;
 use crate::signals::hashed_key;
 use crate::store::key::RecordKey;
 use crate::store::record::{Item, Record, State, Version};
-use crate::store::schema::{Keys, TableSchema};
+use crate::store::schema::TableSchema;
 
 /// A record as it was when it was read.
 ///
@@ -344,9 +344,5 @@ fn no_key(pk: &str) -> Error {
 
 /// The value of the attribute that holds the record's key.
 pub(super) fn pk<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
-    let name = match schema.keys() {
-        Keys::Partition { name } => name,
-        Keys::Composite { sort, .. } => sort,
-    };
-    item.get(name.as_ref())?.as_s().ok().map(String::as_str)
+    item.get(schema.key_name())?.as_s().ok().map(String::as_str)
 }

@@ -14,7 +14,6 @@ use crate::protocol::Status;
 use crate::store::key::{RecordKey, Scope};
 use crate::store::record::Item;
 use crate::store::schema::Attribute;
-use crate::store::{Only, Part};
 
 /// Which records a scan returns. All records are read and billed, whatever is selected.
 ///
@@ -194,8 +193,9 @@ impl<'a> Admin<'a> {
     /// The same as for [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
     pub async fn approximate_size(&self) -> Result<TableSize, Error> {
         let table = self.table();
-        let result = table.describe(table.request_timeout).await;
-        let description = result.or_error(&table.name, "dynamodb:DescribeTable")?;
+        let described = table.describe().await;
+        let description = described
+            .map_err(|obstacle| obstacle.into_error(&table.name, "dynamodb:DescribeTable"))?;
         let count = |count: Option<i64>| count.and_then(|it| it.try_into().ok()).unwrap_or(0);
         Ok(TableSize {
             items: count(description.item_count),
@@ -245,12 +245,13 @@ impl<'a> Admin<'a> {
             Select::All | Select::Expired => None,
             Select::Pending => Some(Status::Pending),
         };
-        let only = Only { status, prefix: self.scope.map(Scope::as_str) };
-        let part = Part { number: part, of: parts };
+        let only = (status, self.scope.map(Scope::as_str));
         let after = after.map(key_at_position).transpose()?;
-        let reply = table.scan(part, only, after).await;
+        let reply = table.scan((part, parts), only, after).await;
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
-        let read = reply.outcome.or_error(&table.name, table.scan_action())?;
+        let read = reply
+            .outcome
+            .map_err(|obstacle| obstacle.into_error(&table.name, table.scan_action()))?;
         let mut page = Page {
             records: Vec::new(),
             expired: Vec::new(),

@@ -13,7 +13,7 @@ use crate::policy::Outage;
 use crate::run::kill_switch::DISABLED_ENV;
 use crate::store::key::{PartName, RecordKey, Scope};
 use crate::store::record::{OwnerId, random_owner};
-use crate::store::{Access, Inspection, Table};
+use crate::store::{Access, Inspection, Obstacle, Table};
 
 /// The scope of a read without the scope of an operation.
 pub(crate) const OWN_SCOPE: &str = "preflight";
@@ -121,8 +121,8 @@ impl Idempotency {
         }
         let key = RecordKey::probe(&Scope::new(OWN_SCOPE))?;
         match table.try_read(&key).await {
-            Inspection::Answered(()) | Inspection::Denied(_) | Inspection::Failed(_) => Ok(()),
-            Inspection::Misconfigured(error) | Inspection::NoResponse(error) => Err(error),
+            Ok(()) | Err(Obstacle::Denied(_) | Obstacle::Failed(_)) => Ok(()),
+            Err(Obstacle::Misconfigured(error) | Obstacle::NoResponse(error)) => Err(error),
         }
     }
 }
@@ -196,10 +196,10 @@ impl<'a> Checks<'a> {
         const SUBJECT: &str = "records";
         let result = self.table.try_read(&RecordKey::probe(&Scope::new(OWN_SCOPE))?).await;
         match result {
-            Inspection::Misconfigured(_) | Inspection::NoResponse(_) => {
+            Err(Obstacle::Misconfigured(_) | Obstacle::NoResponse(_)) => {
                 self.response(SUBJECT, Access::Get.action(), result);
             }
-            Inspection::Answered(()) | Inspection::Denied(_) | Inspection::Failed(_) => {
+            Ok(()) | Err(Obstacle::Denied(_) | Obstacle::Failed(_)) => {
                 self.findings.push(
                     Finding::warning(SUBJECT, "no scope is named, so no permission is checked")
                         .fix("name the scopes of your operations (on the command line: --scope)"),
@@ -218,11 +218,11 @@ impl<'a> Checks<'a> {
             let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
             for (access, result) in results {
                 match result {
-                    Inspection::Denied(message) => {
+                    Err(Obstacle::Denied(message)) => {
                         denied.push(access.action());
                         words = message;
                     }
-                    result @ (Inspection::Misconfigured(_) | Inspection::NoResponse(_)) => {
+                    Err(Obstacle::Misconfigured(_) | Obstacle::NoResponse(_)) => {
                         self.response(&subject, access.action(), result);
                         return false;
                     }
@@ -261,15 +261,15 @@ impl<'a> Checks<'a> {
         let table = &self.table.name;
         let unchecked = format!("the {subject} of table `{table}` cannot be checked");
         let finding = match result {
-            Inspection::Answered(seen) => return Some(seen),
-            Inspection::NoResponse(error) => {
+            Ok(seen) => return Some(seen),
+            Err(Obstacle::NoResponse(error)) => {
                 self.no_response = Some(error);
                 return None;
             }
-            Inspection::Denied(message) => Finding::warning(subject, unchecked)
+            Err(Obstacle::Denied(message)) => Finding::warning(subject, unchecked)
                 .fix(format!("grant {action} on the table (DynamoDB says: {message})")),
-            Inspection::Misconfigured(error) => Finding::error(subject, error.to_string()),
-            Inspection::Failed(error) => {
+            Err(Obstacle::Misconfigured(error)) => Finding::error(subject, error.to_string()),
+            Err(Obstacle::Failed(error)) => {
                 Finding::warning(subject, format!("{unchecked} now: {error}"))
             }
         };

@@ -12,6 +12,7 @@ mod owner;
 mod stored_steps;
 
 use std::collections::HashMap;
+use std::str::FromStr;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -28,12 +29,12 @@ use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 pub(crate) use crate::protocol::Version;
 pub(crate) use crate::protocol::{Header, OwnerId, State};
 use crate::store::key::RecordKey;
-use crate::store::schema::{Attribute, Keys, TableSchema};
+use crate::store::schema::{Attribute, TableSchema};
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
 /// The layout that this version writes.
-const FORMAT: &str = "1";
+const FORMAT: u32 = 1;
 
 /// DynamoDB's limit for an item: names and values together, in bytes.
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
@@ -82,28 +83,25 @@ impl Record {
     /// Decodes an item that was read under a key of the crate.
     pub(crate) fn decode(schema: &TableSchema, item: Item) -> Result<Self, Error> {
         let mut fields = Fields { schema, item };
-        match fields.take(Attribute::Format) {
-            Some(AttributeValue::N(format)) if format == FORMAT => {}
-            Some(AttributeValue::N(format)) => {
-                let found = format!("the record has format {format}");
-                return Err(match (format.parse::<u64>(), FORMAT.parse::<u64>()) {
-                    (Ok(found_format), Ok(own)) if found_format > own => newer(&found),
-                    _ => unknown(format!("{found}, this version reads format {FORMAT}")),
-                });
+        let Some(AttributeValue::N(format)) = fields.take(Attribute::Format) else {
+            let name = schema.name(Attribute::Format);
+            return Err(unknown(format!(
+                "the item under this key has no numeric `{name}`: it is not a record of this crate"
+            )));
+        };
+        match format.parse() {
+            Ok(FORMAT) => {}
+            Ok(later) if later > FORMAT => {
+                return Err(newer(&format!("the record has format {format}")));
             }
             _ => {
-                return Err(unknown(format!(
-                    "the item under this key has no numeric `{}`: it is not a record of this \
-                     crate",
-                    schema.name(Attribute::Format)
-                )));
+                let message =
+                    format!("the record has format {format}, this version reads format {FORMAT}");
+                return Err(unknown(message));
             }
         }
-        let owner = OwnerId::parse(&fields.string(Attribute::Owner)?).ok_or_else(|| {
-            unknown(format!(
-                "the record's `{}` is not 32 lowercase hex digits",
-                schema.name(Attribute::Owner)
-            ))
+        let owner = fields.required(Attribute::Owner, "32 lowercase hex digits", |owner| {
+            OwnerId::parse(owner.as_s().ok()?)
         })?;
         let state = fields.state()?;
         let record = Self {
@@ -115,8 +113,10 @@ impl Record {
             created_at: fields.timestamp(Attribute::CreatedAt)?,
             completed_at: fields.timestamp(Attribute::CompletedAt).ok(),
             expires_at: fields.number(Attribute::ExpiresAt)?,
-            steps: fields.steps()?,
-            released_attempts: fields.released_attempts()?,
+            steps: fields.optional(Attribute::Steps, "a map of texts", StoredSteps::decode)?,
+            released_attempts: fields
+                .optional(Attribute::ReleasedAttempts, WHOLE_NUMBER, whole_number)?
+                .unwrap_or_default(),
         };
         fields.check_steps_under_another_name(state)?;
         Ok(record)
@@ -149,25 +149,28 @@ impl Fields<'_> {
         unknown(format!("the record is corrupt: its attribute `{name}` should be {should}"))
     }
 
-    fn string(&mut self, attribute: Attribute) -> Result<String, Error> {
-        match self.take(attribute) {
-            Some(AttributeValue::S(text)) if !text.is_empty() => Ok(text),
-            _ => Err(self.corrupt(attribute, "a string")),
-        }
+    /// Reads an attribute, which should be as `should` says.
+    fn required<T>(
+        &mut self,
+        attribute: Attribute,
+        should: &str,
+        read: impl FnOnce(AttributeValue) -> Option<T>,
+    ) -> Result<T, Error> {
+        self.take(attribute).and_then(read).ok_or_else(|| self.corrupt(attribute, should))
     }
 
-    fn number<T: std::str::FromStr>(&mut self, attribute: Attribute) -> Result<T, Error> {
-        match self.take(attribute) {
-            Some(AttributeValue::N(number)) => {
-                number.parse().map_err(|_| self.corrupt(attribute, "a whole number"))
-            }
-            _ => Err(self.corrupt(attribute, "a whole number")),
-        }
+    fn optional<T>(
+        &mut self,
+        attribute: Attribute,
+        should: &str,
+        read: impl FnOnce(AttributeValue) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let Some(value) = self.take(attribute) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| self.corrupt(attribute, should))
     }
 
-    fn released_attempts(&mut self) -> Result<u32, Error> {
-        let is_there = self.item.contains_key(self.schema.name(Attribute::ReleasedAttempts));
-        if is_there { self.number(Attribute::ReleasedAttempts) } else { Ok(0) }
+    fn number<T: FromStr>(&mut self, attribute: Attribute) -> Result<T, Error> {
+        self.required(attribute, WHOLE_NUMBER, whole_number)
     }
 
     fn timestamp(&mut self, attribute: Attribute) -> Result<Timestamp, Error> {
@@ -187,15 +190,6 @@ impl Fields<'_> {
                 self.corrupt(Attribute::Fingerprint, "a known recipe's number and 32 bytes")
             }
         })
-    }
-
-    fn steps(&mut self) -> Result<Option<StoredSteps>, Error> {
-        match self.take(Attribute::Steps) {
-            None => Ok(None),
-            Some(steps) => StoredSteps::decode(steps)
-                .map(Some)
-                .ok_or_else(|| self.corrupt(Attribute::Steps, "a map of texts")),
-        }
     }
 
     /// Detects steps that a program with another [`TableSchema`] stored. Steps under an unknown
@@ -220,7 +214,9 @@ impl Fields<'_> {
     }
 
     fn state(&mut self) -> Result<State, Error> {
-        match self.string(Attribute::Status)?.as_str() {
+        let status = self.take(Attribute::Status);
+        let status = status.as_ref().and_then(|status| status.as_s().ok());
+        match status.map_or("", String::as_str) {
             "PENDING" => {
                 Ok(State::Pending { lease_expires_at: self.timestamp(Attribute::LeaseExpiresAt)? })
             }
@@ -252,80 +248,10 @@ pub(crate) struct OwnRecord {
     pub(crate) created_at: Timestamp,
 }
 
-#[cfg(any(feature = "testing", feature = "fuzzing"))]
 impl OwnRecord {
-    /// Creates a new owner. Its attempt is 1 unless a record changes that.
-    pub(crate) fn first(
-        key: RecordKey,
-        fingerprint: Fingerprint,
-        created_at: Timestamp,
-    ) -> Result<Self, Error> {
-        let fingerprint = fingerprint.to_store();
-        Ok(Self { key, owner: random_owner()?, attempt: 1, fingerprint, created_at })
-    }
-}
-
-/// The size limit of a failed record without its steps and its failure, in bytes.
-pub(crate) const FAILED_BYTES: usize = 8 * 1024;
-
-/// Returns the complete item of a record, with its answer if it is finished.
-pub(crate) fn item(
-    schema: &TableSchema,
-    (key, fingerprint): (&RecordKey, &StoredFingerprint),
-    header: &Header,
-    response: Option<AttributeValue>,
-) -> Item {
-    let mut item = key_item(schema, key);
-    for (attribute, value) in [
-        (Attribute::Status, AttributeValue::S(header.state.status().as_str().to_owned())),
-        (Attribute::Owner, AttributeValue::S(header.owner.to_string())),
-        (Attribute::Attempt, number(header.attempt)),
-        (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
-        (Attribute::CreatedAt, number(header.created_at.millis())),
-        (Attribute::ExpiresAt, number(header.expires_at)),
-        (Attribute::Format, format()),
-    ] {
-        set(&mut item, schema, attribute, value);
-    }
-    let finished = header.completed_at.map(|at| (Attribute::CompletedAt, at));
-    let lease = header.state.lease_expires_at().map(|at| (Attribute::LeaseExpiresAt, at));
-    for (attribute, at) in finished.into_iter().chain(lease) {
-        set(&mut item, schema, attribute, number(at.millis()));
-    }
-    if header.released_attempts > 0 && header.state != State::Completed {
-        set(&mut item, schema, Attribute::ReleasedAttempts, number(header.released_attempts));
-    }
-    if let Some(response) = response {
-        set(&mut item, schema, Attribute::Response, response);
-    }
-    item
-}
-
-/// Returns the item of a new owner.
-#[cfg(any(feature = "testing", feature = "fuzzing", test))]
-pub(crate) fn pending_item(
-    schema: &TableSchema,
-    own_record: &OwnRecord,
-    lease_expires_at: Timestamp,
-    expires_at: i64,
-) -> Item {
-    own_record.item(schema, State::Pending { lease_expires_at }, None, expires_at, None)
-}
-
-/// Returns the complete item of a finished operation. It can be written even if the pending record
-/// no longer exists.
-pub(crate) fn completed_item(
-    schema: &TableSchema,
-    own_record: &OwnRecord,
-    completed_at: Timestamp,
-    expires_at: i64,
-    response: AttributeValue,
-) -> Item {
-    own_record.item(schema, State::Completed, Some(completed_at), expires_at, Some(response))
-}
-
-impl OwnRecord {
-    fn item(
+    /// Returns the complete item of this record in a state. It can be written even if the pending
+    /// record no longer exists.
+    pub(crate) fn item(
         &self,
         schema: &TableSchema,
         state: State,
@@ -346,6 +272,78 @@ impl OwnRecord {
         };
         item(schema, (&self.key, &self.fingerprint), &header, response)
     }
+
+    /// The [`item_bytes`] of this record once it is completed, with a one-byte answer.
+    pub(crate) fn completed_bytes(
+        &self,
+        schema: &TableSchema,
+        completed_at: Timestamp,
+        expires_at: i64,
+    ) -> usize {
+        let response = Some(AttributeValue::Null(true));
+        let completed_at = Some(completed_at);
+        item_bytes(&self.item(schema, State::Completed, completed_at, expires_at, response))
+    }
+}
+
+/// The size limit of a failed record without its steps and its failure, in bytes.
+pub(crate) const FAILED_BYTES: usize = 8 * 1024;
+
+/// Returns the complete item of a record, with its answer if it is finished.
+pub(crate) fn item(
+    schema: &TableSchema,
+    (key, fingerprint): (&RecordKey, &StoredFingerprint),
+    header: &Header,
+    response: Option<AttributeValue>,
+) -> Item {
+    let mut item = key_item(schema, key);
+    let values = state_values(header).into_iter().chain(beginning_values(fingerprint, header));
+    for (attribute, value) in values {
+        set(&mut item, schema, attribute, value);
+    }
+    for (attribute, at) in times(header) {
+        if let Some(at) = at {
+            set(&mut item, schema, attribute, at);
+        }
+    }
+    if header.released_attempts > 0 && header.state != State::Completed {
+        set(&mut item, schema, Attribute::ReleasedAttempts, number(header.released_attempts));
+    }
+    if let Some(response) = response {
+        set(&mut item, schema, Attribute::Response, response);
+    }
+    item
+}
+
+/// The attributes that each state of a record has, and that writes change.
+pub(crate) fn state_values(header: &Header) -> [(Attribute, AttributeValue); 4] {
+    [
+        (Attribute::Status, AttributeValue::S(header.state.status().as_str().to_owned())),
+        (Attribute::Owner, AttributeValue::S(header.owner.to_string())),
+        (Attribute::Attempt, number(header.attempt)),
+        (Attribute::ExpiresAt, number(header.expires_at)),
+    ]
+}
+
+/// The attributes that no write changes later.
+pub(crate) fn beginning_values(
+    fingerprint: &StoredFingerprint,
+    header: &Header,
+) -> [(Attribute, AttributeValue); 3] {
+    [
+        (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
+        (Attribute::CreatedAt, number(header.created_at.millis())),
+        (Attribute::Format, format()),
+    ]
+}
+
+/// The times that only some states have.
+pub(crate) fn times(header: &Header) -> [(Attribute, Option<AttributeValue>); 2] {
+    let time = |at: Timestamp| number(at.millis());
+    [
+        (Attribute::LeaseExpiresAt, header.state.lease_expires_at().map(time)),
+        (Attribute::CompletedAt, header.completed_at.map(time)),
+    ]
 }
 
 /// Returns the item of a part of an answer. It has no status, so it is never decoded as a record.
@@ -354,14 +352,14 @@ pub(crate) fn part_item(
     key: &RecordKey,
     owner: &OwnerId,
     expires_at: i64,
-    bytes: AttributeValue,
+    bytes: Vec<u8>,
 ) -> Item {
     let mut item = key_item(schema, key);
     for (attribute, value) in [
         (Attribute::Owner, AttributeValue::S(owner.to_string())),
         (Attribute::ExpiresAt, number(expires_at)),
         (Attribute::Format, format()),
-        (Attribute::Response, bytes),
+        (Attribute::Response, AttributeValue::B(Blob::new(bytes))),
     ] {
         set(&mut item, schema, attribute, value);
     }
@@ -376,48 +374,31 @@ pub(crate) fn part_item(
 pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
     let of = |attribute| item.get(schema.name(attribute));
     let is_known = of(Attribute::Format) == Some(&format()) && of(Attribute::Status).is_none();
-    let expires_at = of(Attribute::ExpiresAt).and_then(|at| at.as_n().ok()?.parse().ok());
-    expires_at
-        .filter(|_| is_known)
-        .ok_or_else(|| unknown("the item is not a part of an answer".to_owned()))
+    let expires_at = of(Attribute::ExpiresAt).filter(|_| is_known);
+    let expires_at = expires_at.and_then(|at| at.as_n().ok()?.parse().ok());
+    expires_at.ok_or_else(|| unknown("the item is not a part of an answer".to_owned()))
 }
 
-/// An item that was read under the key of a part of an answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Bytes(Vec<u8>),
-    /// The item is not a part of this owner's answer.
-    Foreign,
-}
-
-impl Part {
-    pub(crate) fn decode(schema: &TableSchema, item: Item, owner: &OwnerId) -> Self {
-        let mut fields = Fields { schema, item };
-        let is_known = fields.take(Attribute::Format) == Some(format());
-        let is_record = fields.take(Attribute::Status).is_some();
-        let is_owners =
-            fields.string(Attribute::Owner).is_ok_and(|found| found == owner.to_string());
-        match fields.take(Attribute::Response) {
-            Some(AttributeValue::B(bytes)) if is_known && is_owners && !is_record => {
-                Self::Bytes(bytes.into_inner())
-            }
-            _ => Self::Foreign,
+/// Returns the bytes of a part of an answer; `None` if the item is not a part of this owner's answer.
+pub(crate) fn part_bytes(schema: &TableSchema, item: Item, owner: &OwnerId) -> Option<Vec<u8>> {
+    let mut fields = Fields { schema, item };
+    let is_known = fields.take(Attribute::Format) == Some(format());
+    let is_record = fields.take(Attribute::Status).is_some();
+    let is_owners = fields.take(Attribute::Owner) == Some(AttributeValue::S(owner.to_string()));
+    match fields.take(Attribute::Response) {
+        Some(AttributeValue::B(bytes)) if is_known && is_owners && !is_record => {
+            Some(bytes.into_inner())
         }
+        _ => None,
     }
 }
 
 /// The attributes of the item's key.
 pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
     let mut item = Item::with_capacity(12);
-    let own = AttributeValue::S(key.as_str().to_owned());
-    match schema.keys() {
-        Keys::Partition { name } => {
-            item.insert(name.to_string(), own);
-        }
-        Keys::Composite { partition, value, sort } => {
-            item.insert(partition.to_string(), AttributeValue::S(value.clone()));
-            item.insert(sort.to_string(), own);
-        }
+    let own = (schema.key_name(), key.as_str());
+    for (name, value) in schema.partition().into_iter().chain([own]) {
+        item.insert(name.to_owned(), AttributeValue::S(value.to_owned()));
     }
     item
 }
@@ -428,7 +409,13 @@ fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: Attri
 
 /// The format that this version writes.
 pub(crate) fn format() -> AttributeValue {
-    AttributeValue::N(FORMAT.to_owned())
+    number(FORMAT)
+}
+
+const WHOLE_NUMBER: &str = "a whole number";
+
+fn whole_number<T: FromStr>(value: AttributeValue) -> Option<T> {
+    value.as_n().ok()?.parse().ok()
 }
 
 pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
@@ -439,17 +426,6 @@ pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
 /// in its developer guide).
 pub(crate) fn item_bytes(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
-}
-
-/// The [`item_bytes`] of a [`completed_item`] with a one-byte answer.
-pub(crate) fn completed_bytes(
-    schema: &TableSchema,
-    own_record: &OwnRecord,
-    completed_at: Timestamp,
-    expires_at: i64,
-) -> usize {
-    let response = AttributeValue::Null(true);
-    item_bytes(&completed_item(schema, own_record, completed_at, expires_at, response))
 }
 
 pub(crate) fn value_bytes(value: &AttributeValue) -> usize {

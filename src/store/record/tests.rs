@@ -20,18 +20,14 @@ fn own_record() -> OwnRecord {
 }
 
 fn pending() -> Item {
-    pending_item(&schema(), &own_record(), Timestamp::from_millis(1_700_000_030_000), 1_700_086_400)
+    let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
+    own_record().item(&schema(), State::Pending { lease_expires_at }, None, 1_700_086_400, None)
 }
 
 fn completed() -> Item {
     let at = Timestamp::from_millis(1_700_000_001_000);
-    completed_item(
-        &schema(),
-        &own_record(),
-        at,
-        1_700_086_401,
-        Answer::Json("{\"a\":1}".into()).readable(),
-    )
+    let answer = Answer::Json("{\"a\":1}".into()).readable();
+    own_record().item(&schema(), State::Completed, Some(at), 1_700_086_401, Some(answer))
 }
 
 fn s(text: &str) -> AttributeValue {
@@ -136,7 +132,8 @@ fn names_and_composite_keys_are_configurable() {
         .composite_key("PK", "IDEMPOTENCY", "SK")
         .attribute(Attribute::Status, "s")
         .attribute(Attribute::ExpiresAt, "ttl");
-    let item = pending_item(&schema, &own_record(), Timestamp::from_millis(5), 7);
+    let state = State::Pending { lease_expires_at: Timestamp::from_millis(5) };
+    let item = own_record().item(&schema, state, None, 7, None);
     assert_eq!(item["PK"], AttributeValue::S("IDEMPOTENCY".into()));
     assert_eq!(item["SK"], AttributeValue::S("charge#k1".into()));
     assert_eq!(item["s"], AttributeValue::S("PENDING".into()));
@@ -250,8 +247,11 @@ proptest! {
         let fingerprint = Fingerprint::builder().bytes(&request).finish().to_store();
         let own_record = OwnRecord { owner: OwnerId(owner), attempt, fingerprint, created_at, ..own_record() };
         let mut item = match &answer {
-            None => pending_item(&schema(), &own_record, at, expires_at),
-            Some(text) => completed_item(&schema(), &own_record, at, expires_at, Answer::Json(text.clone().into()).readable()),
+            None => own_record.item(&schema(), State::Pending { lease_expires_at: at }, None, expires_at, None),
+            Some(text) => {
+                let answer = Answer::Json(text.clone().into()).readable();
+                own_record.item(&schema(), State::Completed, Some(at), expires_at, Some(answer))
+            }
         };
         let steps = steps.map(|steps| {
             let written = |step: Option<String>| step.map_or(StoredStep::Unavailable, StoredStep::Result);
