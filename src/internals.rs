@@ -15,7 +15,7 @@ use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
 use crate::store;
 use crate::store::key::{KeyForm, RecordKey};
-use crate::store::record::{Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{Header, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 
 /// The default header of the idempotency key.
@@ -42,17 +42,18 @@ pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
 pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let schema = TableSchema::default();
     let record = Record::decode(&schema, item)?;
-    let version = record.version();
-    let State::Pending { .. } = record.state else { return Ok(true) };
+    let Header { owner, state, attempt, created_at, expires_at, .. } = record.header;
+    let version = record.header.version();
+    let State::Pending { .. } = state else { return Ok(true) };
     let key = key()?;
-    let Record { owner, attempt, fingerprint, created_at, .. } = record;
+    let fingerprint = record.fingerprint;
     let own_record = OwnRecord { key, owner, attempt, fingerprint, created_at };
-    let mut again = own_record.item(&schema, record.state, None, record.expires_at, None);
+    let mut again = own_record.item(&schema, state, None, expires_at, None);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), steps.encode());
     }
     let again = Record::decode(&schema, again)?;
-    Ok((again.version(), again.steps) == (version, record.steps))
+    Ok((again.header.version(), again.steps) == (version, record.steps))
 }
 
 /// Returns whether a readable stored answer that is decoded and encoded again is the same, in the same

@@ -225,7 +225,7 @@ impl Execution {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
         let record =
-            session.last.take().filter(|record| record.owner == self.inner.own_record.owner);
+            session.last.take().filter(|record| record.header.owner == self.inner.own_record.owner);
         match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
             None => unread(session.take_error()),
@@ -248,7 +248,7 @@ impl Execution {
         let record = session.last.take()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
         // A delayed completion can restore a record that TTL has deleted.
-        let is_answer = record.state == State::Completed
+        let is_answer = record.header.state == State::Completed
             && !record.header(fingerprint).is_past_retention(now)
             && fingerprint.matches(&record.fingerprint);
         // A caller that cannot read it now can retry.

@@ -305,8 +305,10 @@ impl<'a> Session<'a> {
 
     /// The stored failure of the record that was taken over.
     fn replaced_failure(&self) -> Option<AttributeValue> {
-        let failed =
-            self.taken_over.as_ref().filter(|taken_over| taken_over.state == State::Failed)?;
+        let failed = self
+            .taken_over
+            .as_ref()
+            .filter(|taken_over| taken_over.header.state == State::Failed)?;
         failed.answer.as_ref().map(Stored::attribute)
     }
 

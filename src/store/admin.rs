@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
 use futures_util::TryFutureExt;
 
 use super::expression::{Change, Expression};
-use super::inspect::{Inspection, Obstacle};
+use super::inspect::Inspection;
 use super::{Reply, Table, WriteResult};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
@@ -178,19 +178,5 @@ impl Bound {
         let (name, value) = (name.to_owned(), AttributeValue::S(value.to_owned()));
         self.names.get_or_insert_default().insert(format!("#{placeholder}"), name);
         self.values.get_or_insert_default().insert(format!(":{placeholder}"), value);
-    }
-}
-
-impl Obstacle {
-    /// Returns the error. A denied request becomes one that names the action to allow.
-    pub(crate) fn into_error(self, table: &str, action: &str) -> Error {
-        match self {
-            Self::Denied(message) => {
-                let message =
-                    format!("grant {action} on table `{table}` (DynamoDB says: {message})");
-                Error::new(ErrorKind::Configuration, message)
-            }
-            Self::Misconfigured(error) | Self::Failed(error) | Self::NoResponse(error) => error,
-        }
     }
 }

@@ -30,6 +30,25 @@ pub(crate) enum Obstacle {
     NoResponse(Error),
 }
 
+impl Obstacle {
+    /// Whether every other request to the table would meet it too.
+    pub(crate) const fn is_general(&self) -> bool {
+        matches!(self, Self::Misconfigured(_) | Self::NoResponse(_))
+    }
+
+    /// Returns the error. A denied request becomes one that names the action to allow.
+    pub(crate) fn into_error(self, table: &str, action: &str) -> Error {
+        match self {
+            Self::Denied(message) => {
+                let message =
+                    format!("grant {action} on table `{table}` (DynamoDB says: {message})");
+                Error::new(ErrorKind::Configuration, message)
+            }
+            Self::Misconfigured(error) | Self::Failed(error) | Self::NoResponse(error) => error,
+        }
+    }
+}
+
 /// A request of calls that needs its own permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {

@@ -46,7 +46,7 @@ impl Table {
             (record::part_expires_at(&self.schema, &item)?, None)
         } else {
             let record = Record::decode(&self.schema, item)?;
-            (record.expires_at, Some(record.version()))
+            (record.header.expires_at, Some(record.header.version()))
         };
         let is_over = |end: Timestamp| end < before;
         let lease_is_over =

@@ -14,7 +14,7 @@ use crate::fingerprint::Fingerprint;
 use crate::ops::admin::StoredRecord;
 use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{self, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::Attribute;
 
 /// How long ago leases and retentions ended.
@@ -289,7 +289,7 @@ impl<'a> SandboxRecord<'a> {
             None => {
                 OwnRecord { key, owner, attempt: 1, fingerprint: request, created_at: self.now() }
             }
-            Some(Record { attempt, fingerprint, created_at, .. }) => {
+            Some(Record { header: Header { attempt, created_at, .. }, fingerprint, .. }) => {
                 let fingerprint = if named.is_some() { request } else { fingerprint };
                 OwnRecord { key, owner, attempt, fingerprint, created_at }
             }

@@ -81,20 +81,15 @@ impl Admin<'_> {
         let result = self.table().describe_backups().await.map_err(only_this_request);
         let action = "dynamodb:DescribeContinuousBackups";
         let Some(description) = checks.response(SUBJECT, action, result) else { return };
-        let recovery = description
-            .as_ref()
-            .and_then(|description| description.point_in_time_recovery_description())
-            .and_then(|recovery| recovery.point_in_time_recovery_status());
-        checks.findings.push(match recovery {
-            Some(PointInTimeRecoveryStatus::Enabled) => {
-                Finding::ok(SUBJECT, "point-in-time recovery is on")
-            }
-            _ => Finding::warning(
-                SUBJECT,
-                "point-in-time recovery is off: if the table is lost, every payment can be made again",
-            )
-            .fix("turn it on"),
-        });
+        let recovery = description.and_then(|backups| backups.point_in_time_recovery_description);
+        let status = recovery.and_then(|recovery| recovery.point_in_time_recovery_status);
+        checks.setting(
+            SUBJECT,
+            status == Some(PointInTimeRecoveryStatus::Enabled),
+            "point-in-time recovery is on",
+            "point-in-time recovery is off: if the table is lost, every payment can be made again",
+            "turn it on",
+        );
     }
 
     /// Checks the clock and the latency.
@@ -118,27 +113,32 @@ impl Admin<'_> {
         }
         trips.sort_unstable();
         if let Some(median) = trips.get(trips.len() / 2) {
-            let detail = format!(
-                "a read takes {} ms from here (median of {})",
-                median.as_millis(),
-                trips.len()
-            );
+            let (median, count) = (median.as_millis(), trips.len());
+            let detail = format!("a read takes {median} ms from here (median of {count})");
             checks.findings.push(Finding::ok("latency", detail));
         }
-        let offset = table.clock.offset();
-        let tolerance = self.core.clock_tolerance;
-        let is_fine = Duration::from_millis(offset.unsigned_abs()) <= tolerance;
-        checks.findings.push(if is_fine {
-            let detail = format!("this clock is within {} ms of DynamoDB's", tolerance.as_millis());
-            Finding::ok("clock", detail)
-        } else {
-            let direction = if offset > 0 { "behind" } else { "ahead of" };
-            let detail =
-                format!("this clock is {} ms {direction} DynamoDB's", offset.unsigned_abs());
-            Finding::warning("clock", detail)
-                .fix("leases follow DynamoDB's clock and are not affected, but set this clock")
-        });
+        let (offset, tolerance) = (table.clock.offset(), self.core.clock_tolerance);
+        let (off, at_most) = (offset.unsigned_abs(), tolerance.as_millis());
+        let direction = if offset > 0 { "behind" } else { "ahead of" };
+        checks.setting(
+            "clock",
+            Duration::from_millis(off) <= tolerance,
+            &format!("this clock is within {at_most} ms of DynamoDB's"),
+            &format!("this clock is {off} ms {direction} DynamoDB's"),
+            "leases follow DynamoDB's clock and are not affected, but set this clock",
+        );
         Ok(())
+    }
+}
+
+impl Checks<'_> {
+    /// Adds the finding about a setting of the table: `fine`, or a warning with its fix.
+    fn setting(&mut self, subject: &str, is_fine: bool, fine: &str, warning: &str, fix: &str) {
+        self.findings.push(if is_fine {
+            Finding::ok(subject, fine)
+        } else {
+            Finding::warning(subject, warning).fix(fix)
+        });
     }
 }
 
@@ -186,63 +186,56 @@ fn time_to_live(checks: &mut Checks<'_>, result: Inspection<Option<TimeToLiveDes
         use TimeToLiveStatus::{Enabled, Enabling};
         matches!(ttl.time_to_live_status, Some(Enabled | Enabling))
     });
-    checks.findings.push(match ttl.as_ref().and_then(|ttl| ttl.attribute_name()) {
+    let (state, fix) = match ttl.as_ref().and_then(|ttl| ttl.attribute_name()) {
         Some(name) if name == ours => {
-            Finding::ok(SUBJECT, format!("time to live is on for the attribute `{name}`"))
+            let detail = format!("time to live is on for the attribute `{name}`");
+            return checks.findings.push(Finding::ok(SUBJECT, detail));
         }
-        Some(name) => Finding::warning(
-            SUBJECT,
-            format!("the time to live of table `{table}` is on for `{name}`, so no record is deleted"),
-        )
-        .fix(format!(
-            "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the TableSchema"
-        )),
-        _ => Finding::warning(
-            SUBJECT,
-            format!("the time to live of table `{table}` is off, so no record is deleted"),
-        )
-        .fix(format!("turn it on for the attribute `{ours}`")),
-    });
+        Some(name) => (
+            format!("on for `{name}`"),
+            format!(
+                "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the TableSchema"
+            ),
+        ),
+        None => ("off".to_owned(), format!("turn it on for the attribute `{ours}`")),
+    };
+    let detail = format!("the time to live of table `{table}` is {state}, so no record is deleted");
+    checks.findings.push(Finding::warning(SUBJECT, detail).fix(fix));
 }
 
 /// Checks the settings in the description of a table.
 fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
     let billing = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
-    checks.findings.push(match billing {
-        Some(BillingMode::PayPerRequest) => Finding::ok("billing", "the table is on demand"),
-        _ => Finding::warning(
-            "billing",
-            "the table has provisioned capacity: DynamoDB throttles requests above it",
-        )
-        .fix("switch it to on demand, or watch its throttled requests"),
-    });
-    checks.findings.push(match table.deletion_protection_enabled {
-        Some(true) => Finding::ok("deletion protection", "the table is protected from deletion"),
-        _ => Finding::warning(
-            "deletion protection",
-            "the table is not protected from deletion: without it, every payment can be made again",
-        )
-        .fix("turn deletion protection on, except for tables that you plan to delete"),
-    });
+    checks.setting(
+        "billing",
+        billing == Some(&BillingMode::PayPerRequest),
+        "the table is on demand",
+        "the table has provisioned capacity: DynamoDB throttles requests above it",
+        "switch it to on demand, or watch its throttled requests",
+    );
+    checks.setting(
+        "deletion protection",
+        table.deletion_protection_enabled == Some(true),
+        "the table is protected from deletion",
+        "the table is not protected from deletion: without it, every payment can be made again",
+        "turn deletion protection on, except for tables that you plan to delete",
+    );
     if table.replicas().is_empty() {
         checks.findings.push(Finding::ok("replicas", "the table is in one region"));
         return;
     }
     let regions: Vec<_> = table.replicas().iter().filter_map(|one| one.region_name()).collect();
     let regions = regions.join(", ");
-    checks.findings.push(match table.multi_region_consistency() {
-        Some(MultiRegionConsistency::Strong) => Finding::warning(
-            "replicas",
-            format!("the table is replicated to {regions}, strongly consistent"),
-        )
-        .fix("it supports neither transactions (commit and run_transaction fail) nor time to live"),
-        _ => Finding::warning(
-            "replicas",
-            format!(
-                "the table is replicated to {regions}, eventually consistent: two regions can both \
-                 win a key"
-            ),
-        )
-        .fix("keep the requests of a key in one region"),
-    });
+    let (consistency, fix) = match table.multi_region_consistency() {
+        Some(MultiRegionConsistency::Strong) => (
+            "strongly consistent",
+            "it supports neither transactions (commit and run_transaction fail) nor time to live",
+        ),
+        _ => (
+            "eventually consistent: two regions can both win a key",
+            "keep the requests of a key in one region",
+        ),
+    };
+    let detail = format!("the table is replicated to {regions}, {consistency}");
+    checks.findings.push(Finding::warning("replicas", detail).fix(fix));
 }

@@ -130,7 +130,7 @@ impl StoredRecord {
     /// Reads an answer that is stored in parts.
     pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
         let record = Record::decode(&core.table.schema, self.item.clone())?;
-        if let (State::Completed, Some(stored @ Stored::Parts(_))) = (record.state, record.answer)
+        if let Some(stored @ Stored::Parts(_)) = record.answer
             && let StoredState::Completed { answer, .. } = &mut self.state
             && !matches!(answer, StoredAnswer::Encoded { .. })
         {
@@ -142,38 +142,33 @@ impl StoredRecord {
     pub(super) fn read(core: &Core, item: Item, seen_at: Timestamp) -> Result<Self, Error> {
         let (schema, most) = (&core.table.schema, core.policy.max_answer_bytes);
         let pk = pk(schema, &item).unwrap_or_default();
-        let Some((record_key, scope, key)) = RecordKey::parse(pk) else {
-            return Err(no_key(pk));
-        };
-        let (scope, key) = (scope.to_owned(), key.to_owned());
-        let record = Record::decode(schema, item.clone())?;
+        let record_key = RecordKey::parse(pk).ok_or_else(|| no_key(pk))?;
+        let scope = record_key.scope().to_owned();
+        let key = pk[scope.len() + 1..].to_owned();
+        let Record { header, fingerprint, answer, steps } = Record::decode(schema, item.clone())?;
         let coder = core.coding.of(&record_key);
-        let version = record.version();
-        let finished_at = record.completed_at.map(Timestamp::to_system);
-        let answer = record.answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
+        let finished_at = header.completed_at.map(Timestamp::to_system);
+        let answer = answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
         Ok(Self {
             scope,
             key,
-            state: match (record.state, answer) {
-                (State::Pending { lease_expires_at }, _) => {
+            state: match header.state {
+                State::Pending { lease_expires_at } => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
                 }
-                (State::Completed, Some(answer)) => {
-                    StoredState::Completed { completed_at: finished_at, answer }
-                }
-                (State::Completed, None) => {
-                    let message = "the record is corrupt: it is COMPLETED without an answer";
-                    return Err(Error::new(ErrorKind::UnknownRecord, message));
-                }
-                (State::Failed, answer) => StoredState::Failed { failed_at: finished_at, answer },
-                (State::Released, _) => StoredState::Released,
+                State::Completed => StoredState::Completed {
+                    completed_at: finished_at,
+                    answer: answer.ok_or_else(no_answer)?,
+                },
+                State::Failed => StoredState::Failed { failed_at: finished_at, answer },
+                State::Released => StoredState::Released,
             },
-            attempt: record.attempt,
-            owner: record.owner.to_string(),
-            fingerprint: record.fingerprint.encode().to_vec(),
-            created_at: record.created_at.to_system(),
-            expires_at: Timestamp::from_millis(record.expires_at.saturating_mul(1000)).to_system(),
-            steps: record.steps.map(|steps| {
+            attempt: header.attempt,
+            owner: header.owner.to_string(),
+            fingerprint: fingerprint.encode().to_vec(),
+            created_at: header.created_at.to_system(),
+            expires_at: Timestamp::from_millis(header.expires_at.saturating_mul(1000)).to_system(),
+            steps: steps.map(|steps| {
                 let result = |(name, step): (&str, _)| {
                     (name.to_owned(), StoredAnswer::of_step(name, step, coder))
                 };
@@ -181,18 +176,13 @@ impl StoredRecord {
             }),
             seen_at: seen_at.to_system(),
             record_key,
-            version,
+            version: header.version(),
             item,
         })
     }
 
     fn lease_expires_at(&self) -> Option<SystemTime> {
-        match self.state {
-            StoredState::Pending { lease_expires_at } => Some(lease_expires_at),
-            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
-                None
-            }
-        }
+        self.version.lease_expires_at.map(Timestamp::to_system)
     }
 
     /// Returns the stored status: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
@@ -330,13 +320,12 @@ impl StoredRecord {
     }
 }
 
-/// The key of one of the crate's items.
-pub(super) fn record_key(pk: Option<&str>) -> Result<RecordKey, Error> {
-    let pk = pk.unwrap_or_default();
-    RecordKey::of_item(pk).ok_or_else(|| no_key(pk))
+fn no_answer() -> Error {
+    let message = "the record is corrupt: it is COMPLETED without an answer";
+    Error::new(ErrorKind::UnknownRecord, message)
 }
 
-fn no_key(pk: &str) -> Error {
+pub(super) fn no_key(pk: &str) -> Error {
     let message =
         format!("the key `{pk}` is not of the form `scope#key`: the item is not a record");
     Error::new(ErrorKind::UnknownRecord, message)

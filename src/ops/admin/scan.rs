@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use super::record::{pk, record_key};
+use super::record::{no_key, pk};
 use super::{Admin, Expired, StoredRecord};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Status;
@@ -64,7 +64,7 @@ pub enum Select {
 /// assert_eq!(records, 1);
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
     /// The records.
@@ -253,29 +253,27 @@ impl<'a> Admin<'a> {
             .outcome
             .map_err(|obstacle| obstacle.into_error(&table.name, table.scan_action()))?;
         let mut page = Page {
-            records: Vec::new(),
-            expired: Vec::new(),
-            unreadable: Vec::new(),
             next: read.next.as_ref().map(position_after),
             scanned: read.scanned,
             consumed: read.consumed,
+            ..Page::default()
         };
         for item in read.items {
             let pk = pk(&table.schema, &item).map(str::to_owned);
             if !self.has(pk.as_deref()) {
                 continue;
             }
-            let has_our_key = pk.as_deref().is_some_and(|pk| RecordKey::of_item(pk).is_some());
+            let text = pk.as_deref().unwrap_or_default();
+            let key = RecordKey::of_item(text);
             let has = |attribute| item.contains_key(table.schema.name(attribute));
-            let is_record = has_our_key && has(Attribute::Owner) && has(Attribute::Format);
+            let is_record = key.is_some() && has(Attribute::Owner) && has(Attribute::Format);
             let result = match select {
-                Select::Expired => record_key(pk.as_deref())
+                Select::Expired => key
+                    .ok_or_else(|| no_key(text))
                     .and_then(|key| table.long_expired(key, item, now))
                     .map(|expired| page.expired.extend(expired.map(Expired))),
+                Select::All | Select::Pending if RecordKey::is_of_part(text) => continue,
                 Select::All | Select::Pending => {
-                    if pk.as_deref().is_some_and(RecordKey::is_of_part) {
-                        continue;
-                    }
                     StoredRecord::read(self.core, item, now).map(|record| page.records.push(record))
                 }
             };

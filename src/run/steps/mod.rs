@@ -223,10 +223,10 @@ impl Execution {
     /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
     fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
         let record = Record::decode(&self.inner.core.table.schema, item)?;
-        if record.owner != self.inner.own_record.owner {
+        if record.header.owner != self.inner.own_record.owner {
             return Err(self.lost(name));
         }
-        let State::Pending { .. } = record.state else {
+        let State::Pending { .. } = record.header.state else {
             let message = format!("step `{name}` HAS run and is not stored: its operation is over");
             return Err(Error::new(ErrorKind::InvalidUse, message));
         };

@@ -244,21 +244,22 @@ impl RecordKey {
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }
 
-    /// Parses the key of a record into its scope and the caller's key; `None` if it is not valid.
-    pub(crate) fn parse(pk: &str) -> Option<(Self, &str, &str)> {
+    /// Parses the key of a record; `None` if it is not valid.
+    #[cfg(feature = "admin")]
+    pub(crate) fn parse(pk: &str) -> Option<Self> {
         let (scope, key) = pk.split_once('#')?;
         let is_valid = Scope::from_encoded(scope).is_ok() && !key.is_empty();
-        is_valid.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
+        is_valid.then(|| Self { pk: pk.to_owned(), scope_len: scope.len() })
     }
 
     /// Parses the key of one of the crate's items, a record or a part of an answer; `None`
     /// otherwise.
-    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
+    #[cfg(feature = "admin")]
     pub(crate) fn of_item(pk: &str) -> Option<Self> {
         if Self::is_of_part(pk) {
             return pk.find('#').map(|scope_len| Self { pk: pk.to_owned(), scope_len });
         }
-        Self::parse(pk).map(|(key, _, _)| key)
+        Self::parse(pk)
     }
 
     /// Returns the key of the part of an answer that `name` identifies:
@@ -269,7 +270,7 @@ impl RecordKey {
     /// longer than `max_bytes`.
     pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
         let PartName { owner, digest, number } = *name;
-        let mut pk = format!("{}/%p/{owner}", &self.pk[..self.scope_len]);
+        let mut pk = format!("{}/%p/{owner}", self.scope());
         let scope_len = pk.len();
         pk.push('#');
         push_hex(&mut pk, digest);
@@ -284,6 +285,7 @@ impl RecordKey {
     }
 
     /// Returns whether this is the key of a part of an answer.
+    #[cfg(feature = "admin")]
     pub(crate) fn is_of_part(pk: &str) -> bool {
         pk.split('#').next().is_some_and(|scope| scope.contains("/%p/"))
     }
@@ -292,9 +294,14 @@ impl RecordKey {
         &self.pk
     }
 
+    /// The encoded scope.
+    pub(crate) fn scope(&self) -> &str {
+        &self.pk[..self.scope_len]
+    }
+
     /// The operation's name for logs, without tenant and key.
     pub(crate) fn operation(&self) -> &str {
-        self.pk[..self.scope_len].split('/').next().unwrap_or_default()
+        self.scope().split('/').next().unwrap_or_default()
     }
 }
 

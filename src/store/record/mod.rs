@@ -42,42 +42,19 @@ pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 /// A record that was read from the table.
 #[derive(Debug)]
 pub(crate) struct Record {
-    pub(crate) owner: OwnerId,
-    pub(crate) state: State,
-    pub(crate) attempt: u32,
+    /// Without a call to compare with, so it belongs to the same request.
+    pub(crate) header: Header,
     pub(crate) fingerprint: StoredFingerprint,
-    pub(crate) created_at: Timestamp,
-    pub(crate) completed_at: Option<Timestamp>,
-    /// In seconds since 1970.
-    pub(crate) expires_at: i64,
     /// Present in a COMPLETED record, and in a FAILED one whose failure can be replayed.
     pub(crate) answer: Option<Stored>,
     /// The outcomes of the operation's steps; `None` if no step was ever stored.
     pub(crate) steps: Option<StoredSteps>,
-    /// How many of the attempts were released or undone, and do not count for `max_attempts`.
-    pub(crate) released_attempts: u32,
 }
 
 impl Record {
     /// Returns the protocol's view of the record, for a call with this fingerprint.
     pub(crate) fn header(&self, request: &Fingerprint) -> Header {
-        Header {
-            owner: self.owner,
-            state: self.state,
-            attempt: self.attempt,
-            released_attempts: self.released_attempts,
-            created_at: self.created_at,
-            completed_at: self.completed_at,
-            expires_at: self.expires_at,
-            steps: self.steps.as_ref().map(StoredSteps::count),
-            is_same_request: request.matches(&self.fingerprint),
-        }
-    }
-
-    #[cfg(any(feature = "admin", feature = "fuzzing", test))]
-    pub(crate) fn version(&self) -> Version {
-        let steps = self.steps.as_ref().map(StoredSteps::count);
-        Version::new(self.owner, self.state, steps, (self.attempt, self.expires_at))
+        Header { is_same_request: request.matches(&self.fingerprint), ..self.header.clone() }
     }
 
     /// Decodes an item that was read under a key of the crate.
@@ -103,23 +80,33 @@ impl Record {
         let owner = fields.required(Attribute::Owner, "32 lowercase hex digits", |owner| {
             OwnerId::parse(owner.as_s().ok()?)
         })?;
-        let state = fields.state()?;
-        let record = Self {
-            answer: fields.answer_in(state, &owner)?,
-            state,
+        let (state, fingerprint) = (fields.state()?, fields.fingerprint()?);
+        let should = "an answer of a known shape";
+        let decode = |response| Stored::decode(response, &owner);
+        let answer = match state {
+            State::Completed => Some(fields.required(Attribute::Response, should, decode)?),
+            State::Failed => fields.optional(Attribute::Response, should, decode)?,
+            State::Pending { .. } | State::Released => {
+                fields.take(Attribute::Response);
+                None
+            }
+        };
+        let steps = fields.optional(Attribute::Steps, "a map of texts", StoredSteps::decode)?;
+        let released_attempts =
+            fields.optional(Attribute::ReleasedAttempts, WHOLE_NUMBER, whole_number)?;
+        let header = Header {
             owner,
+            state,
             attempt: fields.number(Attribute::Attempt)?,
-            fingerprint: fields.fingerprint()?,
+            released_attempts: released_attempts.unwrap_or_default(),
             created_at: fields.timestamp(Attribute::CreatedAt)?,
             completed_at: fields.timestamp(Attribute::CompletedAt).ok(),
             expires_at: fields.number(Attribute::ExpiresAt)?,
-            steps: fields.optional(Attribute::Steps, "a map of texts", StoredSteps::decode)?,
-            released_attempts: fields
-                .optional(Attribute::ReleasedAttempts, WHOLE_NUMBER, whole_number)?
-                .unwrap_or_default(),
+            steps: steps.as_ref().map(StoredSteps::count),
+            is_same_request: true,
         };
         fields.check_steps_under_another_name(state)?;
-        Ok(record)
+        Ok(Self { header, fingerprint, answer, steps })
     }
 }
 
@@ -224,16 +211,6 @@ impl Fields<'_> {
             "FAILED" => Ok(State::Failed),
             "RELEASED" => Ok(State::Released),
             _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED, FAILED or RELEASED")),
-        }
-    }
-
-    fn answer_in(&mut self, state: State, owner: &OwnerId) -> Result<Option<Stored>, Error> {
-        match (state, self.take(Attribute::Response)) {
-            (State::Completed | State::Failed, Some(response)) => Stored::decode(response, owner)
-                .map(Some)
-                .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
-            (State::Completed, None) => Err(self.corrupt(Attribute::Response, "present")),
-            (State::Failed, None) | (State::Pending { .. } | State::Released, _) => Ok(None),
         }
     }
 }
@@ -370,7 +347,7 @@ pub(crate) fn part_item(
 ///
 /// # Errors
 /// [`ErrorKind::UnknownRecord`] if the item is not a part that this version knows.
-#[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
+#[cfg(feature = "admin")]
 pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
     let of = |attribute| item.get(schema.name(attribute));
     let is_known = of(Attribute::Format) == Some(&format()) && of(Attribute::Status).is_none();
