@@ -15,7 +15,7 @@ use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
 use crate::store;
 use crate::store::key::{KeyForm, RecordKey};
-use crate::store::record::{Header, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 
 /// The default header of the idempotency key.
@@ -50,7 +50,7 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let own_record = OwnRecord { key, owner, attempt, fingerprint, created_at };
     let mut again = own_record.item(&schema, state, None, expires_at, None);
     if let Some(steps) = &record.steps {
-        again.insert("steps".to_owned(), steps.encode());
+        again.insert("steps".to_owned(), record::encode_steps(steps));
     }
     let again = Record::decode(&schema, again)?;
     Ok((again.header.version(), again.steps) == (version, record.steps))

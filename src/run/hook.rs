@@ -154,7 +154,7 @@ impl Abandoned {
     /// # Ok(()) });
     /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(StoredSteps::iter).map(|(name, _)| name)
+        self.steps.iter().flat_map(StoredSteps::keys).map(String::as_str)
     }
 
     /// The key with which the operation's attempts call another service, as

@@ -10,12 +10,12 @@ use futures_util::TryFutureExt;
 
 use super::expression::{Change, Expression};
 use super::inspect::Inspection;
-use super::{Reply, Table, WriteResult};
+use super::{Consistency, Reply, Table, WriteResult};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Condition, Status, Version, released_until};
 use crate::store::key::RecordKey;
-use crate::store::record::Item;
+use crate::store::record::{self, Item};
 use crate::store::schema::Attribute;
 
 /// The result of one request of a scan.
@@ -45,10 +45,17 @@ impl Table {
         let expires_at = released_until(now, seen.lease_expires_at.unwrap_or(now));
         let condition = Condition::unchanged(seen);
         let mut change = Change::on(Expression::of(&self.schema, &condition));
-        change.release(attempt, expires_at);
-        change.remove(Attribute::CompletedAt);
-        change.remove(Attribute::Response);
-        change.remove(Attribute::Steps);
+        change.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().to_owned()));
+        change.set(Attribute::Attempt, record::number(attempt));
+        change.set(Attribute::ExpiresAt, record::number(expires_at));
+        for of_an_attempt in [
+            Attribute::LeaseExpiresAt,
+            Attribute::CompletedAt,
+            Attribute::Response,
+            Attribute::Steps,
+        ] {
+            change.remove(of_an_attempt);
+        }
         self.update(key, change, self.request_timeout).await
     }
 
@@ -58,7 +65,7 @@ impl Table {
         if let Some(stamp) = self.clock.moment().stamp() {
             return Ok(stamp);
         }
-        self.get(key, self.request_timeout).await.outcome?;
+        self.read(key, Consistency::Strong, self.request_timeout).await.outcome?;
         self.clock.moment().stamp().ok_or_else(|| {
             Error::new(ErrorKind::Unavailable, "DynamoDB did not respond: its time is unknown")
         })

@@ -50,7 +50,14 @@ impl Table {
             let described = self.client.describe_table().table_name(&self.name).send().await;
             let table = described.map_err(|error| self.explained(error))?.table;
             let table = table.unwrap_or_else(|| TableDescription::builder().build());
-            self.check_keys(&table)?;
+            // A table that existed before may belong to another application, so it is not changed.
+            self.compare_keys(&table).map_err(|keys| {
+                let table = &self.name;
+                let message = format!(
+                    "table `{table}` exists, but its keys are not those of the TableSchema: {keys}"
+                );
+                Error::new(ErrorKind::Configuration, message)
+            })?;
             if table.table_status == Some(TableStatus::Active) {
                 return Ok(());
             }
@@ -60,19 +67,6 @@ impl Table {
             }
             self.clock.sleep(backoff.next_bound()).await;
         }
-    }
-
-    /// A table that existed before may belong to another application, so it is not changed.
-    fn check_keys(&self, table: &TableDescription) -> Result<(), Error> {
-        let (keys, is_ours) = self.compare_keys(table);
-        if is_ours {
-            return Ok(());
-        }
-        let message = format!(
-            "table `{}` exists, but its keys are not those of the TableSchema: {keys}",
-            self.name
-        );
-        Err(Error::new(ErrorKind::Configuration, message))
     }
 
     async fn enable_ttl(&self) -> Result<(), Error> {

@@ -194,18 +194,6 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Releases the record.
-    #[cfg(feature = "admin")]
-    pub(super) fn release(&mut self, attempt: u32, expires_at: i64) {
-        self.set(
-            Attribute::Status,
-            AttributeValue::S(crate::protocol::Status::Released.as_str().into()),
-        );
-        self.set(Attribute::Attempt, record::number(attempt));
-        self.set(Attribute::ExpiresAt, record::number(expires_at));
-        self.remove(Attribute::LeaseExpiresAt);
-    }
-
     pub(super) fn remove(&mut self, attribute: Attribute) {
         let name = self.condition.name(attribute);
         self.remove.push_str(if self.remove.is_empty() { " REMOVE " } else { ", " });

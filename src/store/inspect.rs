@@ -116,8 +116,8 @@ impl Table {
     }
 
     /// Describes the table's keys, and compares them with those of the schema: strings with these
-    /// names.
-    pub(crate) fn compare_keys(&self, table: &TableDescription) -> (String, bool) {
+    /// names. The error is the description of other keys.
+    pub(crate) fn compare_keys(&self, table: &TableDescription) -> Result<String, String> {
         let kind_of = |name: &str| {
             let mut definitions = table.attribute_definitions().iter();
             let definition = definitions.find(|definition| definition.attribute_name() == name);
@@ -128,8 +128,7 @@ impl Table {
             format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
         });
         let keys = keys.collect::<Vec<_>>().join(" and ");
-        let is_ours = keys == self.expected_keys();
-        (keys, is_ours)
+        if keys == self.expected_keys() { Ok(keys) } else { Err(keys) }
     }
 
     /// Describes the schema's keys, in the format of [`compare_keys`](Self::compare_keys).

@@ -51,7 +51,7 @@ pub(crate) use self::expression::condition_expression;
 pub(crate) use self::inspect::{Access, Inspection, Obstacle};
 pub(crate) use self::observer::{Snapshot, observable};
 #[cfg(feature = "admin")]
-pub(crate) use self::sweep::Expired;
+pub use self::sweep::Expired;
 
 /// A table and its client. Each request has a time limit. The result of a request without a response
 /// by then, or within `request_timeout`, is unknown.
@@ -106,42 +106,25 @@ impl Table {
         response: Option<AttributeValue>,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let condition = Expression::of(&self.schema, &write.condition);
+        let mut change = Change::on(Expression::of(&self.schema, &write.condition));
         match write.form {
             Form::Put | Form::Transaction => {
                 let item = record::item(&self.schema, of, &write.record, response);
-                self.put(item, condition, limit).await
+                return self.put(item, change.condition, limit).await;
             }
             Form::Update => {
-                let mut change = Change::on(condition);
                 if write.condition.holds(None) {
                     change.beginning(of.1, &write.record);
                 }
                 change.record(&write.record, response);
-                self.update(of.0, change, limit).await
             }
-            Form::Touch => {
-                let mut change = Change::on(condition);
-                change.touch(&write.record);
-                self.update(of.0, change, limit).await
-            }
-            Form::Stamp => {
-                let mut change = Change::on(condition);
-                change.lease(&write.record);
-                self.update(of.0, change, limit).await
-            }
+            Form::Touch => change.touch(&write.record),
+            Form::Stamp => change.lease(&write.record),
         }
+        self.update(of.0, change, limit).await
     }
 
-    /// Reads the record, strongly consistent.
-    pub(crate) async fn get(
-        &self,
-        key: &RecordKey,
-        limit: Duration,
-    ) -> Reply<Result<Option<Item>, Error>> {
-        self.read(key, Consistency::Strong, limit).await
-    }
-
+    /// Reads the item of a key.
     pub(crate) async fn read(
         &self,
         key: &RecordKey,

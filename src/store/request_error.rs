@@ -168,10 +168,8 @@ fn is_function() -> bool {
 
 fn needs(action: Option<&str>) -> String {
     let who = if is_function() { "the function's role needs" } else { "your credentials need" };
-    match action {
-        Some(action) => format!("{who} {action} on it"),
-        None => format!("{who} dynamodb:GetItem, PutItem and UpdateItem on it"),
-    }
+    let what = action.unwrap_or("dynamodb:GetItem, PutItem and UpdateItem");
+    format!("{who} {what} on it")
 }
 
 /// Returns the action that DynamoDB names: "… is not authorized to perform: dynamodb:PutItem on

@@ -18,14 +18,42 @@ use crate::store::record::{self, Item, Record, Version};
 /// (`docs/protocol.md`).
 const NO_DELAYED_REQUEST_AFTER: Duration = Duration::from_secs(3600);
 
-/// An item that may be deleted, as it was read.
+/// An item of [`Page::expired`](crate::admin::Page::expired): a record, or a part of a large answer, that
+/// has been expired for more than an hour.
+///
+/// ```
+/// # doc_examples::run(async |sandbox, idempotency| {
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::admin::{Expired, Select};
+///
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// sandbox.clock().advance(Duration::from_secs(26 * 3600)); // a day is the default retention
+/// let page = idempotency.admin().page(0, 1, Select::Expired, None).await?;
+/// assert_eq!(page.expired.iter().map(Expired::pk).collect::<Vec<_>>(), ["payments#order-42"]);
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Expired {
-    pub(crate) key: RecordKey,
+pub struct Expired {
+    key: RecordKey,
     expires_at: i64,
     /// The version of a record. A part of an answer has none, because its expiry only moves to
     /// later times.
     version: Option<Version>,
+}
+
+impl Expired {
+    /// Returns the key in its stored form, `scope#key`.
+    ///
+    /// ```
+    /// fn log(expired: &dynamodb_idempotency::admin::Expired) {
+    ///     println!("{}", expired.pk());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn pk(&self) -> &str {
+        self.key.as_str()
+    }
 }
 
 impl Table {

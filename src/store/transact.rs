@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::error::ProvideErrorMetadata;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, CancellationReason, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure,
-    TransactWriteItem,
+    AttributeValue, ConsumedCapacity, Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
 };
 
 use super::cancellation::{cancellation_result, rejected_as_invalid};
@@ -17,7 +16,7 @@ use crate::fingerprint::StoredFingerprint;
 use crate::protocol::Write;
 use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
-use crate::store::record::{self, Item};
+use crate::store::record;
 
 /// The reply to a transaction.
 pub(crate) type TransactionReply = Reply<WriteResult<Error>>;
@@ -33,9 +32,24 @@ impl Table {
         limit: Duration,
     ) -> TransactionReply {
         let record = record::item(&self.schema, of, &write.record, response);
-        match self.conditional(record, Expression::of(&self.schema, &write.condition)) {
-            Ok(record) => self.transact_items(Some(record), (items, token), limit).await,
-            Err(error) => Reply::new(WriteResult::NotApplied(error), None),
+        let (expression, names, values) = Expression::of(&self.schema, &write.condition).finish();
+        let put = Put::builder()
+            .table_name(&self.name)
+            .set_item(Some(record))
+            .condition_expression(expression)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(values)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match put.build() {
+            Ok(put) => {
+                let record = TransactWriteItem::builder().put(put).build();
+                self.transact_items(Some(record), (items, token), limit).await
+            }
+            Err(source) => {
+                let message = "the record's part of the transaction could not be built";
+                let error = Error::new(ErrorKind::Configuration, message).with_source(source);
+                Reply::new(WriteResult::NotApplied(error), None)
+            }
         }
     }
 
@@ -73,27 +87,6 @@ impl Table {
         Reply { outcome, is_in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
-    fn conditional(
-        &self,
-        record: Item,
-        condition: Expression<'_>,
-    ) -> Result<TransactWriteItem, Error> {
-        let (expression, names, values) = condition.finish();
-        let put = Put::builder()
-            .table_name(&self.name)
-            .set_item(Some(record))
-            .condition_expression(expression)
-            .set_expression_attribute_names(Some(names))
-            .set_expression_attribute_values(values)
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .build()
-            .map_err(|source| {
-                let message = "the record's part of the transaction could not be built";
-                Error::new(ErrorKind::Configuration, message).with_source(source)
-            })?;
-        Ok(TransactWriteItem::builder().put(put).build())
-    }
-
     /// The tables of a transaction; the record's is first.
     fn tables_of<'a>(&'a self, items: &'a [TransactWriteItem]) -> Vec<&'a str> {
         let of_each = items.iter().flat_map(|item| {
@@ -121,6 +114,10 @@ impl Table {
         has_record: bool,
     ) -> (WriteResult<Error>, bool) {
         let error = match error {
+            RequestError::NotExecuted(DynamoError::TransactionCanceledException(canceled)) => {
+                let reasons = canceled.cancellation_reasons.unwrap_or_default();
+                return (cancellation_result(reasons, has_record), false);
+            }
             RequestError::NotExecuted(error) => error,
             error if error.is_unknown() => {
                 return (WriteResult::Unknown(error.explain(&self.name)), true);
@@ -129,9 +126,6 @@ impl Table {
         };
         let detail = error.message().unwrap_or("no detail");
         let (kind, message) = match error.code() {
-            Some("TransactionCanceledException") => {
-                return (cancellation_result(reasons(error, has_record)), false);
-            }
             Some("ValidationException") => {
                 return (WriteResult::ItemsRejected(rejected_as_invalid(None, detail)), false);
             }
@@ -161,16 +155,6 @@ impl Table {
              it, or correct its name in the items"
         )
     }
-}
-
-/// Why DynamoDB canceled a transaction. The record's reason is the first.
-fn reasons(error: DynamoError, has_record: bool) -> Vec<CancellationReason> {
-    let reasons = match error {
-        DynamoError::TransactionCanceledException(canceled) => canceled.cancellation_reasons,
-        _ => None,
-    };
-    let no_record = (!has_record).then(|| CancellationReason::builder().build());
-    no_record.into_iter().chain(reasons.into_iter().flatten()).collect()
 }
 
 fn denied(message: &str) -> String {

@@ -12,10 +12,10 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::ops::admin::StoredRecord;
-use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::Attribute;
+use crate::store::{Consistency, Table};
 
 /// How long ago leases and retentions ended.
 const LONG_AGO: Duration = Duration::from_secs(60);
@@ -298,7 +298,8 @@ impl<'a> SandboxRecord<'a> {
 
     async fn item(&self) -> Result<Option<Item>, Error> {
         let table = self.table();
-        table.get(&self.record_key()?, table.request_timeout).await.outcome
+        let key = self.record_key()?;
+        table.read(&key, Consistency::Strong, table.request_timeout).await.outcome
     }
 
     async fn put(&self, item: Item) -> Result<(), Error> {

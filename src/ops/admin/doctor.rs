@@ -155,17 +155,17 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
                 .fix("wait until it is ACTIVE, or restore it and its encryption key")
         }
     });
-    let (keys, are_ours) = checks.table.compare_keys(description);
-    checks.findings.push(if are_ours {
-        Finding::ok("keys", format!("its key is {keys}"))
-    } else {
-        let expected = checks.table.expected_keys();
-        let detail =
-            format!("table `{name}` has the key {keys}, but the TableSchema has {expected}");
-        Finding::error("keys", detail).fix(
-            "use another table, or describe this one with TableSchema::partition_key or \
-             composite_key (on the command line: --partition-key or --composite-key)",
-        )
+    checks.findings.push(match checks.table.compare_keys(description) {
+        Ok(keys) => Finding::ok("keys", format!("its key is {keys}")),
+        Err(keys) => {
+            let expected = checks.table.expected_keys();
+            let detail =
+                format!("table `{name}` has the key {keys}, but the TableSchema has {expected}");
+            Finding::error("keys", detail).fix(
+                "use another table, or describe this one with TableSchema::partition_key or \
+                 composite_key (on the command line: --partition-key or --composite-key)",
+            )
+        }
     });
 }
 

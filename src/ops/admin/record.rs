@@ -169,10 +169,11 @@ impl StoredRecord {
             created_at: header.created_at.to_system(),
             expires_at: Timestamp::from_millis(header.expires_at.saturating_mul(1000)).to_system(),
             steps: steps.map(|steps| {
-                let result = |(name, step): (&str, _)| {
-                    (name.to_owned(), StoredAnswer::of_step(name, step, coder))
+                let result = |(name, step): (String, _)| {
+                    let result = StoredAnswer::of_step(&name, &step, coder);
+                    (name, result)
                 };
-                steps.iter().map(result).collect()
+                steps.into_iter().map(result).collect()
             }),
             seen_at: seen_at.to_system(),
             record_key,

@@ -271,7 +271,7 @@ impl<'a> Admin<'a> {
                 Select::Expired => key
                     .ok_or_else(|| no_key(text))
                     .and_then(|key| table.long_expired(key, item, now))
-                    .map(|expired| page.expired.extend(expired.map(Expired))),
+                    .map(|expired| page.expired.extend(expired)),
                 Select::All | Select::Pending if RecordKey::is_of_part(text) => continue,
                 Select::All | Select::Pending => {
                     StoredRecord::read(self.core, item, now).map(|record| page.records.push(record))

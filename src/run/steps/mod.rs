@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::run::execution::Execution;
 use crate::run::user_code;
 use crate::store::record::{Item, Record, State, StoredStep};
-use crate::store::{Reply, WriteResult};
+use crate::store::{Consistency, Reply, WriteResult};
 
 impl Execution {
     /// Runs one part of the operation once. The result of `work` is stored in the record, and a
@@ -193,7 +193,7 @@ impl Execution {
                 WriteResult::Rejected(Some(item)) => Ok(Some(item)),
                 WriteResult::Rejected(None) => {
                     let limit = tries.limit(clock.moment());
-                    table.get(&own_record.key, limit).await.outcome
+                    table.read(&own_record.key, Consistency::Strong, limit).await.outcome
                 }
                 WriteResult::Conflict(error)
                 | WriteResult::TokenUsed(error)

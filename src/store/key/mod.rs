@@ -160,7 +160,8 @@ impl Scope {
 
     fn check(&self) -> Result<(), Error> {
         if self.operation().is_empty() {
-            return Err(unnamed());
+            let message = "the scope is empty: name the operation";
+            return Err(Error::new(ErrorKind::Configuration, message));
         }
         // All calls without a name would share one tenant.
         let mut segments = self.0.split('/');
@@ -303,10 +304,6 @@ impl RecordKey {
     pub(crate) fn operation(&self) -> &str {
         self.scope().split('/').next().unwrap_or_default()
     }
-}
-
-fn unnamed() -> Error {
-    Error::new(ErrorKind::Configuration, "the scope is empty: name the operation")
 }
 
 /// The name of a part of an answer within its scope.

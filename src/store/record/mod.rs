@@ -18,9 +18,11 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 pub(crate) use self::owner::random_owner;
-#[cfg(feature = "admin")]
-pub(crate) use self::stored_steps::NoResult;
-pub(crate) use self::stored_steps::{StoredStep, StoredSteps};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::stored_steps::encode_steps;
+pub(crate) use self::stored_steps::{
+    StoredStep, StoredSteps, check_steps, decode_steps, steps_bytes,
+};
 use crate::answer::Stored;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
@@ -91,7 +93,7 @@ impl Record {
                 None
             }
         };
-        let steps = fields.optional(Attribute::Steps, "a map of texts", StoredSteps::decode)?;
+        let steps = fields.optional(Attribute::Steps, "a map of texts", decode_steps)?;
         let released_attempts =
             fields.optional(Attribute::ReleasedAttempts, WHOLE_NUMBER, whole_number)?;
         let header = Header {
@@ -102,7 +104,7 @@ impl Record {
             created_at: fields.timestamp(Attribute::CreatedAt)?,
             completed_at: fields.timestamp(Attribute::CompletedAt).ok(),
             expires_at: fields.number(Attribute::ExpiresAt)?,
-            steps: steps.as_ref().map(StoredSteps::count),
+            steps: steps.as_ref().map(StoredSteps::len),
             is_same_request: true,
         };
         fields.check_steps_under_another_name(state)?;
@@ -187,7 +189,7 @@ impl Fields<'_> {
         }
         let holds_steps = |value: &AttributeValue| {
             let map = value.as_m().ok().filter(|map| !map.is_empty());
-            map.is_some_and(|map| StoredSteps::decode(AttributeValue::M(map.clone())).is_some())
+            map.is_some_and(|map| decode_steps(AttributeValue::M(map.clone())).is_some())
         };
         let Some((name, _)) = self.item.iter().find(|(_, value)| holds_steps(value)) else {
             return Ok(());

@@ -259,7 +259,7 @@ proptest! {
         });
         item.extend(steps.clone().map(|steps| ("steps".to_owned(), steps)));
         let record = Record::decode(&schema(), item).unwrap();
-        prop_assert_eq!(record.steps.as_ref().map(StoredSteps::encode), steps);
+        prop_assert_eq!(record.steps.as_ref().map(encode_steps), steps);
         prop_assert_eq!(
             (record.header.attempt, record.fingerprint, record.header.created_at, record.header.expires_at),
             (attempt, fingerprint, created_at, expires_at)
