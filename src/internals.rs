@@ -13,7 +13,7 @@ use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
-use crate::store;
+use crate::store::Expression;
 use crate::store::key::{KeyForm, RecordKey};
 use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::TableSchema;
@@ -88,7 +88,7 @@ pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
 pub fn condition_expression(
     condition: &Condition,
 ) -> (String, HashMap<String, String>, Option<Item>) {
-    store::condition_expression(&TableSchema::default(), condition)
+    Expression::of(&TableSchema::default(), condition).finish()
 }
 
 fn key() -> Result<RecordKey, Error> {

@@ -19,7 +19,7 @@ use crate::run::execution::{Execution, Inner};
 use crate::run::placement::{PartsPlan, Place};
 use crate::run::transaction::commit_unknown;
 use crate::signals::Ending;
-use crate::store::record::Record;
+use crate::store::record::{ONE_BYTE, Record};
 
 /// Whether a handler's answer was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,8 @@ impl Execution {
     pub(crate) fn place_in_record(&self) -> Place<'_> {
         let Inner { core, call, own_record, .. } = &*self.inner;
         let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
-        let rest = own_record.completed_bytes(&core.table.schema, completed_at, expires_at);
+        let rest =
+            own_record.completed_bytes(&core.table.schema, completed_at, expires_at, ONE_BYTE);
         Place { key: &call.key, policy: &call.policy, rest, parts: None }
     }
 

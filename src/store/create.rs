@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::Table;
+use super::inspect::keys_of;
 use super::request_error::{DynamoError, RequestError};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
@@ -51,18 +52,18 @@ impl Table {
             let table = described.map_err(|error| self.explained(error))?.table;
             let table = table.unwrap_or_else(|| TableDescription::builder().build());
             // A table that existed before may belong to another application, so it is not changed.
-            self.compare_keys(&table).map_err(|keys| {
-                let table = &self.name;
+            let (name, keys) = (&self.name, keys_of(&table));
+            if keys != self.expected_keys() {
                 let message = format!(
-                    "table `{table}` exists, but its keys are not those of the TableSchema: {keys}"
+                    "table `{name}` exists, but its keys are not those of the TableSchema: {keys}"
                 );
-                Error::new(ErrorKind::Configuration, message)
-            })?;
+                return Err(Error::new(ErrorKind::Configuration, message));
+            }
             if table.table_status == Some(TableStatus::Active) {
                 return Ok(());
             }
             if self.clock.is_over(end) {
-                let message = format!("table `{}` is not active after a minute", self.name);
+                let message = format!("table `{name}` is not active after a minute");
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
             self.clock.sleep(backoff.next_bound()).await;

@@ -14,7 +14,7 @@ use crate::store::schema::{Attribute, TableSchema};
 type Names = HashMap<String, String>;
 
 /// A condition expression, with the names and values that it refers to.
-pub(super) struct Expression<'a> {
+pub(crate) struct Expression<'a> {
     schema: &'a TableSchema,
     text: String,
     names: Names,
@@ -23,7 +23,7 @@ pub(super) struct Expression<'a> {
 
 impl<'a> Expression<'a> {
     /// Renders a condition.
-    pub(super) fn of(schema: &'a TableSchema, condition: &Condition) -> Self {
+    pub(crate) fn of(schema: &'a TableSchema, condition: &Condition) -> Self {
         // Enough room for most conditions.
         let text = String::with_capacity(96);
         let mut expression = Self { schema, text, names: Names::new(), values: Item::new() };
@@ -103,19 +103,10 @@ impl<'a> Expression<'a> {
         self.values.insert(placeholder.to_owned(), value);
     }
 
-    pub(super) fn finish(self) -> (String, Names, Option<Item>) {
+    pub(crate) fn finish(self) -> (String, Names, Option<Item>) {
         let values = (!self.values.is_empty()).then_some(self.values);
         (self.text, self.names, values)
     }
-}
-
-/// For the test that compares it with [`Condition::holds`].
-#[cfg(feature = "fuzzing")]
-pub(crate) fn condition_expression(
-    schema: &TableSchema,
-    condition: &Condition,
-) -> (String, Names, Option<Item>) {
-    Expression::of(schema, condition).finish()
 }
 
 /// An update expression under construction, and the condition of the update.

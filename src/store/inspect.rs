@@ -22,9 +22,8 @@ pub(crate) type Inspection<T> = Result<T, Obstacle>;
 pub(crate) enum Obstacle {
     /// DynamoDB denied the request, with this message.
     Denied(String),
-    /// The table is missing or has other keys, or the credentials are missing.
-    Misconfigured(Error),
-    /// Another error, such as throttling or an unsupported request.
+    /// Another error. Its kind is [`ErrorKind::Configuration`] if the table is missing or has other
+    /// keys, or if the credentials are missing.
     Failed(Error),
     /// No response.
     NoResponse(Error),
@@ -32,8 +31,12 @@ pub(crate) enum Obstacle {
 
 impl Obstacle {
     /// Whether every other request to the table would meet it too.
-    pub(crate) const fn is_general(&self) -> bool {
-        matches!(self, Self::Misconfigured(_) | Self::NoResponse(_))
+    pub(crate) fn is_general(&self) -> bool {
+        match self {
+            Self::NoResponse(_) => true,
+            Self::Failed(error) => error.kind() == ErrorKind::Configuration,
+            Self::Denied(_) => false,
+        }
     }
 
     /// Returns the error. A denied request becomes one that names the action to allow.
@@ -44,7 +47,7 @@ impl Obstacle {
                     format!("grant {action} on table `{table}` (DynamoDB says: {message})");
                 Error::new(ErrorKind::Configuration, message)
             }
-            Self::Misconfigured(error) | Self::Failed(error) | Self::NoResponse(error) => error,
+            Self::Failed(error) | Self::NoResponse(error) => error,
         }
     }
 }
@@ -115,23 +118,7 @@ impl Table {
         }
     }
 
-    /// Describes the table's keys, and compares them with those of the schema: strings with these
-    /// names. The error is the description of other keys.
-    pub(crate) fn compare_keys(&self, table: &TableDescription) -> Result<String, String> {
-        let kind_of = |name: &str| {
-            let mut definitions = table.attribute_definitions().iter();
-            let definition = definitions.find(|definition| definition.attribute_name() == name);
-            definition.map_or("?", |definition| definition.attribute_type().as_str())
-        };
-        let keys = table.key_schema().iter().map(|key| {
-            let name = key.attribute_name();
-            format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
-        });
-        let keys = keys.collect::<Vec<_>>().join(" and ");
-        if keys == self.expected_keys() { Ok(keys) } else { Err(keys) }
-    }
-
-    /// Describes the schema's keys, in the format of [`compare_keys`](Self::compare_keys).
+    /// Describes the schema's keys, in the format of [`keys_of`].
     pub(crate) fn expected_keys(&self) -> String {
         let keys = self.schema.key_names().zip(["HASH", "RANGE"]);
         let keys = keys.map(|(name, key_type)| format!("`{name}` ({key_type}, S)"));
@@ -153,10 +140,21 @@ impl Table {
                 Obstacle::Denied(error.message().unwrap_or("no detail").to_owned())
             }
             error if error.is_unknown() => Obstacle::NoResponse(error.explain(&self.name)),
-            error => match error.explain(&self.name) {
-                error if error.kind() == ErrorKind::Configuration => Obstacle::Misconfigured(error),
-                error => Obstacle::Failed(error),
-            },
+            error => Obstacle::Failed(error.explain(&self.name)),
         }
     }
+}
+
+/// Describes the keys of a table.
+pub(crate) fn keys_of(table: &TableDescription) -> String {
+    let kind_of = |name: &str| {
+        let mut definitions = table.attribute_definitions().iter();
+        let definition = definitions.find(|definition| definition.attribute_name() == name);
+        definition.map_or("?", |definition| definition.attribute_type().as_str())
+    };
+    let keys = table.key_schema().iter().map(|key| {
+        let name = key.attribute_name();
+        format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
+    });
+    keys.collect::<Vec<_>>().join(" and ")
 }

@@ -34,7 +34,7 @@ use aws_sdk_dynamodb::types::{
 };
 use futures_util::TryFutureExt;
 
-use self::expression::{Change, Expression};
+use self::expression::Change;
 use self::observer::{Observed, Observer};
 use self::record::Item;
 use self::request_error::{DynamoError, RequestError};
@@ -46,8 +46,9 @@ use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
 use crate::store::schema::TableSchema;
 
-#[cfg(feature = "fuzzing")]
-pub(crate) use self::expression::condition_expression;
+pub(crate) use self::expression::Expression;
+#[cfg(feature = "admin")]
+pub(crate) use self::inspect::keys_of;
 pub(crate) use self::inspect::{Access, Inspection, Obstacle};
 pub(crate) use self::observer::{Snapshot, observable};
 #[cfg(feature = "admin")]

@@ -89,31 +89,23 @@ impl RequestError {
 }
 
 fn unsent(error: SdkError<DynamoError>) -> Error {
-    let message = if let Some(feature) = missing_feature(&error) {
-        feature
+    let contains = |text| source_containing(&error, text).is_some();
+    let hint = if has_no_credentials(&error) && is_function() {
+        "there are no usable AWS credentials: give the function a role"
     } else if has_no_credentials(&error) {
-        if is_function() {
-            "there are no usable AWS credentials: give the function a role".to_owned()
-        } else {
-            "there are no usable AWS credentials: sign in (`aws sso login`), name a profile \
-             (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                .to_owned()
-        }
-    } else if source_containing(&error, "Missing Region").is_some()
-        || source_containing(&error, "missing signing region").is_some()
-    {
+        "there are no usable AWS credentials: sign in (`aws sso login`), name a profile \
+         (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    } else if contains("Missing Region") || contains("missing signing region") {
         "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
          any, such as us-east-1"
-            .to_owned()
     } else if has_no_scheme(&error) {
         "the DynamoDB endpoint has no scheme: AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or \
          https://, and so must an endpoint set in code"
-            .to_owned()
     } else {
         "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
          valid endpoint and the table's name"
-            .to_owned()
     };
+    let message = missing_feature(&error).unwrap_or_else(|| hint.to_owned());
     Error::new(ErrorKind::Configuration, message).with_source(error)
 }
 
@@ -124,21 +116,14 @@ pub(super) fn explain(
     detail: Option<&str>,
 ) -> (ErrorKind, String) {
     let detail = detail.unwrap_or("no detail");
-    match code {
-        Some("ResourceNotFoundException") => (
-            ErrorKind::Configuration,
-            format!(
-                "table `{table}` does not exist in this account and region: create it, or correct \
-                     the table's name"
-            ),
+    let message = match code {
+        Some("ResourceNotFoundException") => format!(
+            "table `{table}` does not exist in this account and region: create it, or correct the \
+             table's name"
         ),
-        Some("ValidationException") => (
-            ErrorKind::Configuration,
-            format!(
-                "table `{table}` rejects the request as invalid: compare its key attributes with \
-                     those of the TableSchema (default: partition key `pk`, string). DynamoDB says: \
-                     {detail}"
-            ),
+        Some("ValidationException") => format!(
+            "table `{table}` rejects the request as invalid: compare its key attributes with those of \
+             the TableSchema (default: partition key `pk`, string). DynamoDB says: {detail}"
         ),
         Some(
             code @ ("AccessDeniedException"
@@ -147,18 +132,17 @@ pub(super) fn explain(
             | "IncompleteSignatureException"
             | "MissingAuthenticationTokenException"
             | "ExpiredTokenException"),
-        ) => (
-            ErrorKind::Configuration,
-            format!(
-                "DynamoDB denies access to table `{table}` ({code}): {}",
-                needs(denied_action(detail))
-            ),
-        ),
+        ) => {
+            let needs = needs(denied_action(detail));
+            format!("DynamoDB denies access to table `{table}` ({code}): {needs}")
+        }
         code => {
             let code = code.unwrap_or("an unnamed error");
-            (ErrorKind::Unavailable, format!("DynamoDB responded with {code}: {detail}"))
+            let message = format!("DynamoDB responded with {code}: {detail}");
+            return (ErrorKind::Unavailable, message);
         }
-    }
+    };
+    (ErrorKind::Configuration, message)
 }
 
 /// The reader of the hint: the author of a function, or a developer.

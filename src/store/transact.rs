@@ -125,27 +125,25 @@ impl Table {
             error => return (WriteResult::NotApplied(error.explain(&self.name)), false),
         };
         let detail = error.message().unwrap_or("no detail");
-        let (kind, message) = match error.code() {
+        let configuration = |message| ((ErrorKind::Configuration, message), false);
+        let unavailable = |message: &str| ((ErrorKind::Unavailable, message.to_owned()), true);
+        let ((kind, message), is_open) = match error.code() {
             Some("ValidationException") => {
                 return (WriteResult::ItemsRejected(rejected_as_invalid(None, detail)), false);
             }
             Some("IdempotentParameterMismatchException") => {
-                let message = "the transaction's token was used for other items";
-                let used = Error::new(ErrorKind::Unavailable, message).with_source(error);
-                return (WriteResult::TokenUsed(used), true);
+                unavailable("the transaction's token was used for other items")
             }
             Some("TransactionInProgressException") => {
-                let message = "an earlier try of the transaction is still in flight";
-                let in_flight = Error::new(ErrorKind::Unavailable, message).with_source(error);
-                return (WriteResult::NotApplied(in_flight), true);
+                unavailable("an earlier try of the transaction is still in flight")
             }
-            Some("ResourceNotFoundException") => {
-                (ErrorKind::Configuration, self.table_missing(items))
-            }
-            Some("AccessDeniedException") => (ErrorKind::Configuration, denied(detail)),
-            code => explain(&self.name, code, error.message()),
+            Some("ResourceNotFoundException") => configuration(self.table_missing(items)),
+            Some("AccessDeniedException") => configuration(denied(detail)),
+            code => (explain(&self.name, code, error.message()), false),
         };
-        (WriteResult::NotApplied(Error::new(kind, message).with_source(error)), false)
+        let is_used = matches!(error, DynamoError::IdempotentParameterMismatchException(_));
+        let result = if is_used { WriteResult::TokenUsed } else { WriteResult::NotApplied };
+        (result(Error::new(kind, message).with_source(error)), is_open)
     }
 
     fn table_missing(&self, items: &[TransactWriteItem]) -> String {

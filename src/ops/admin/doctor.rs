@@ -14,7 +14,7 @@ use crate::ops::preflight::finding::{Finding, Severity};
 use crate::ops::preflight::{Checks, OWN_SCOPE};
 use crate::store::key::{RecordKey, Scope};
 use crate::store::schema::Attribute;
-use crate::store::{Access, Inspection, Obstacle};
+use crate::store::{Access, Inspection, Obstacle, keys_of};
 
 /// The number of round trips from which the median latency is computed.
 const ROUND_TRIPS: usize = 5;
@@ -155,17 +155,16 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
                 .fix("wait until it is ACTIVE, or restore it and its encryption key")
         }
     });
-    checks.findings.push(match checks.table.compare_keys(description) {
-        Ok(keys) => Finding::ok("keys", format!("its key is {keys}")),
-        Err(keys) => {
-            let expected = checks.table.expected_keys();
-            let detail =
-                format!("table `{name}` has the key {keys}, but the TableSchema has {expected}");
-            Finding::error("keys", detail).fix(
-                "use another table, or describe this one with TableSchema::partition_key or \
-                 composite_key (on the command line: --partition-key or --composite-key)",
-            )
-        }
+    let (keys, expected) = (keys_of(description), checks.table.expected_keys());
+    checks.findings.push(if keys == expected {
+        Finding::ok("keys", format!("its key is {keys}"))
+    } else {
+        let detail =
+            format!("table `{name}` has the key {keys}, but the TableSchema has {expected}");
+        Finding::error("keys", detail).fix(
+            "use another table, or describe this one with TableSchema::partition_key or \
+             composite_key (on the command line: --partition-key or --composite-key)",
+        )
     });
 }
 

@@ -250,7 +250,9 @@ impl<'a> Checks<'a> {
             }
             Err(Obstacle::Denied(message)) => Finding::warning(subject, unchecked)
                 .fix(format!("grant {action} on the table (DynamoDB says: {message})")),
-            Err(Obstacle::Misconfigured(error)) => Finding::error(subject, error.to_string()),
+            Err(Obstacle::Failed(error)) if error.kind() == ErrorKind::Configuration => {
+                Finding::error(subject, error.to_string())
+            }
             Err(Obstacle::Failed(error)) => {
                 Finding::warning(subject, format!("{unchecked} now: {error}"))
             }

@@ -19,11 +19,11 @@ const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) fn prepare(
     table: &Table,
     key: &RecordKey,
-    record: &Item,
+    record_bytes: usize,
     items: &mut [TransactWriteItem],
 ) -> Result<(), Error> {
     let total = check(items)?;
-    fit(record, total)?;
+    fit(record_bytes, total)?;
     distinct(table, key, items)
 }
 
@@ -53,8 +53,7 @@ pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, Error> {
 }
 
 /// Checks that the record fits into a transaction whose other items have `others` bytes.
-fn fit(record: &Item, others: usize) -> Result<(), Error> {
-    let bytes = record::item_bytes(record);
+fn fit(bytes: usize, others: usize) -> Result<(), Error> {
     if bytes > MAX_ITEM_BYTES {
         return Err(answer_too_large(bytes, MAX_ITEM_BYTES));
     }

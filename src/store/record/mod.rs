@@ -252,18 +252,21 @@ impl OwnRecord {
         item(schema, (&self.key, &self.fingerprint), &header, response)
     }
 
-    /// The [`item_bytes`] of this record once it is completed, with a one-byte answer.
+    /// The [`item_bytes`] of this record once it is completed.
     pub(crate) fn completed_bytes(
         &self,
         schema: &TableSchema,
         completed_at: Timestamp,
         expires_at: i64,
+        response: AttributeValue,
     ) -> usize {
-        let response = Some(AttributeValue::Null(true));
-        let completed_at = Some(completed_at);
+        let (completed_at, response) = (Some(completed_at), Some(response));
         item_bytes(&self.item(schema, State::Completed, completed_at, expires_at, response))
     }
 }
+
+/// An answer of one byte, to compute the size of the rest of a record.
+pub(crate) const ONE_BYTE: AttributeValue = AttributeValue::Null(true);
 
 /// The size limit of a failed record without its steps and its failure, in bytes.
 pub(crate) const FAILED_BYTES: usize = 8 * 1024;
@@ -275,23 +278,13 @@ pub(crate) fn item(
     header: &Header,
     response: Option<AttributeValue>,
 ) -> Item {
-    let mut item = key_item(schema, key);
+    let times = times(header).into_iter().filter_map(|(attribute, time)| Some((attribute, time?)));
+    let released = (header.released_attempts > 0 && header.state != State::Completed)
+        .then(|| (Attribute::ReleasedAttempts, number(header.released_attempts)));
     let values = state_values(header).into_iter().chain(beginning_values(fingerprint, header));
-    for (attribute, value) in values {
-        set(&mut item, schema, attribute, value);
-    }
-    for (attribute, at) in times(header) {
-        if let Some(at) = at {
-            set(&mut item, schema, attribute, at);
-        }
-    }
-    if header.released_attempts > 0 && header.state != State::Completed {
-        set(&mut item, schema, Attribute::ReleasedAttempts, number(header.released_attempts));
-    }
-    if let Some(response) = response {
-        set(&mut item, schema, Attribute::Response, response);
-    }
-    item
+    let values = values.chain(times).chain(released);
+    let response = response.map(|response| (Attribute::Response, response));
+    item_of(schema, key, values.chain(response))
 }
 
 /// The attributes that each state of a record has, and that writes change.
@@ -333,16 +326,13 @@ pub(crate) fn part_item(
     expires_at: i64,
     bytes: Vec<u8>,
 ) -> Item {
-    let mut item = key_item(schema, key);
-    for (attribute, value) in [
+    let values = [
         (Attribute::Owner, AttributeValue::S(owner.to_string())),
         (Attribute::ExpiresAt, number(expires_at)),
         (Attribute::Format, format()),
         (Attribute::Response, AttributeValue::B(Blob::new(bytes))),
-    ] {
-        set(&mut item, schema, attribute, value);
-    }
-    item
+    ];
+    item_of(schema, key, values)
 }
 
 /// Returns when a part of an answer expires, in seconds since 1970.
@@ -382,8 +372,15 @@ pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
     item
 }
 
-fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: AttributeValue) {
-    item.insert(schema.name(attribute).to_owned(), value);
+fn item_of(
+    schema: &TableSchema,
+    key: &RecordKey,
+    values: impl IntoIterator<Item = (Attribute, AttributeValue)>,
+) -> Item {
+    let mut item = key_item(schema, key);
+    let named = |(attribute, value)| (schema.name(attribute).to_owned(), value);
+    item.extend(values.into_iter().map(named));
+    item
 }
 
 /// The format that this version writes.
