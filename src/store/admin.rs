@@ -48,14 +48,10 @@ impl Table {
         change.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().to_owned()));
         change.set(Attribute::Attempt, record::number(attempt));
         change.set(Attribute::ExpiresAt, record::number(expires_at));
-        for of_an_attempt in [
-            Attribute::LeaseExpiresAt,
-            Attribute::CompletedAt,
-            Attribute::Response,
-            Attribute::Steps,
-        ] {
-            change.remove(of_an_attempt);
-        }
+        change.remove(Attribute::LeaseExpiresAt);
+        change.remove(Attribute::CompletedAt);
+        change.remove(Attribute::Response);
+        change.remove(Attribute::Steps);
         self.update(key, change, self.request_timeout).await
     }
 

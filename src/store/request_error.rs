@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use aws_credential_types::provider::error::CredentialsError;
 pub(super) use aws_sdk_dynamodb::Error as DynamoError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
@@ -198,7 +199,7 @@ fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
 /// The SDK reports missing credentials as a dispatch failure, like a broken connection. Only the
 /// chain of sources distinguishes them.
 fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
-    chain(error).any(|error| error.is::<aws_credential_types::provider::error::CredentialsError>())
+    chain(error).any(<dyn StdError>::is::<CredentialsError>)
 }
 
 fn has_no_scheme(error: &(dyn StdError + 'static)) -> bool {
@@ -207,8 +208,6 @@ fn has_no_scheme(error: &(dyn StdError + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use aws_credential_types::provider::error::CredentialsError;
-
     use super::*;
 
     /// As `aws-config` 1.13 reports it.

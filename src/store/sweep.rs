@@ -70,18 +70,16 @@ impl Table {
         now: Timestamp,
     ) -> Result<Option<Expired>, Error> {
         let before = now.minus(NO_DELAYED_REQUEST_AFTER);
-        let (expires_at, version) = if RecordKey::is_of_part(key.as_str()) {
-            (record::part_expires_at(&self.schema, &item)?, None)
+        let (expires_at, version) = if key.is_of_part() {
+            (record::part_expires_at(&self.schema, item)?, None)
         } else {
             let record = Record::decode(&self.schema, item)?;
             (record.header.expires_at, Some(record.header.version()))
         };
-        let is_over = |end: Timestamp| end < before;
-        let lease_is_over =
-            version.as_ref().and_then(|seen| seen.lease_expires_at).is_none_or(is_over);
-        let retention_is_over = is_over(Timestamp::from_millis(expires_at.saturating_mul(1000)));
-        let is_deletable = retention_is_over && lease_is_over;
-        Ok(is_deletable.then_some(Expired { key, expires_at, version }))
+        let retention_ends = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let lease_ends = version.as_ref().and_then(|seen| seen.lease_expires_at);
+        let ended = lease_ends.map_or(retention_ends, |end| end.max(retention_ends));
+        Ok((ended < before).then_some(Expired { key, expires_at, version }))
     }
 
     /// Deletes an item that has not changed since it was read.

@@ -1,5 +1,6 @@
 //! Writes the record together with the caller's items, in one transaction.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::ProvideErrorMetadata;
@@ -87,24 +88,6 @@ impl Table {
         Reply { outcome, is_in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
-    /// The tables of a transaction; the record's is first.
-    fn tables_of<'a>(&'a self, items: &'a [TransactWriteItem]) -> Vec<&'a str> {
-        let of_each = items.iter().flat_map(|item| {
-            let put = item.put.as_ref().map(|put| &put.table_name);
-            let update = item.update.as_ref().map(|update| &update.table_name);
-            let delete = item.delete.as_ref().map(|delete| &delete.table_name);
-            let check = item.condition_check.as_ref().map(|check| &check.table_name);
-            [put, update, delete, check].into_iter().flatten().map(String::as_str)
-        });
-        let mut tables = vec![self.name.as_str()];
-        for table in of_each {
-            if !tables.contains(&table) {
-                tables.push(table);
-            }
-        }
-        tables
-    }
-
     /// Classifies an error. Also returns whether a request with the same token was, or is being,
     /// executed.
     fn transaction_result(
@@ -147,7 +130,15 @@ impl Table {
     }
 
     fn table_missing(&self, items: &[TransactWriteItem]) -> String {
-        let tables = self.tables_of(items).join("`, `");
+        let of_each = items.iter().flat_map(|item| {
+            let put = item.put.as_ref().map(|put| &put.table_name);
+            let update = item.update.as_ref().map(|update| &update.table_name);
+            let delete = item.delete.as_ref().map(|delete| &delete.table_name);
+            let check = item.condition_check.as_ref().map(|check| &check.table_name);
+            [put, update, delete, check].into_iter().flatten()
+        });
+        let tables: BTreeSet<_> = of_each.chain([&self.name]).map(String::as_str).collect();
+        let tables = tables.into_iter().collect::<Vec<_>>().join("`, `");
         format!(
             "a table of the transaction does not exist; DynamoDB does not say which of `{tables}`: create \
              it, or correct its name in the items"

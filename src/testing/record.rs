@@ -263,7 +263,7 @@ impl<'a> SandboxRecord<'a> {
     /// The same as for [`pending`](Self::pending).
     pub async fn read(&self) -> Result<Option<StoredRecord>, Error> {
         let admin = self.sandbox.idempotency.admin();
-        self.check_scope()?;
+        self.record_key()?;
         admin.record(&self.scope, &self.key, KeyForm::Verbatim).await
     }
 
@@ -315,7 +315,7 @@ impl<'a> SandboxRecord<'a> {
 
     /// Rejects an encoded scope, as the command line writes it, that was passed as text. As one
     /// segment it would be encoded twice, and no request uses that record.
-    fn check_scope(&self) -> Result<(), Error> {
+    fn record_key(&self) -> Result<RecordKey, Error> {
         let scope = self.scope.as_str();
         let is_encoded_again = ["%2F%25t%2F", "%2525", "%2523", "%252F"];
         let is_text = !scope.contains('/');
@@ -327,11 +327,6 @@ impl<'a> SandboxRecord<'a> {
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        Ok(())
-    }
-
-    fn record_key(&self) -> Result<RecordKey, Error> {
-        self.check_scope()?;
         let limit = self.table().schema.max_key_bytes();
         RecordKey::new(&self.scope, &self.key, KeyForm::Verbatim, limit)
     }

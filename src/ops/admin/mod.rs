@@ -116,7 +116,7 @@ impl Admin<'_> {
         let reply = table.read(&key, Consistency::Strong, table.request_timeout).await;
         let seen_at = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let Some(item) = reply.outcome? else { return Ok(None) };
-        let mut record = StoredRecord::read(self.core, item, seen_at)?;
+        let mut record = StoredRecord::read(self.core, key, item, seen_at)?;
         record.read_parts(self.core).await?;
         Ok(Some(record))
     }

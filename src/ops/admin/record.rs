@@ -14,7 +14,6 @@ use crate::run::core::Core;
 use crate::signals::hashed_key;
 use crate::store::key::RecordKey;
 use crate::store::record::{Item, Record, State, Version};
-use crate::store::schema::TableSchema;
 
 /// A record as it was when it was read.
 ///
@@ -139,19 +138,21 @@ impl StoredRecord {
         Ok(())
     }
 
-    pub(super) fn read(core: &Core, item: Item, seen_at: Timestamp) -> Result<Self, Error> {
-        let (schema, most) = (&core.table.schema, core.policy.max_answer_bytes);
-        let pk = pk(schema, &item).unwrap_or_default();
-        let record_key = RecordKey::parse(pk).ok_or_else(|| no_key(pk))?;
-        let scope = record_key.scope().to_owned();
-        let key = pk[scope.len() + 1..].to_owned();
-        let Record { header, fingerprint, answer, steps } = Record::decode(schema, item.clone())?;
+    pub(super) fn read(
+        core: &Core,
+        record_key: RecordKey,
+        item: Item,
+        seen_at: Timestamp,
+    ) -> Result<Self, Error> {
+        let most = core.policy.max_answer_bytes;
+        let Record { header, fingerprint, answer, steps } =
+            Record::decode(&core.table.schema, item.clone())?;
         let coder = core.coding.of(&record_key);
         let finished_at = header.completed_at.map(Timestamp::to_system);
         let answer = answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
         Ok(Self {
-            scope,
-            key,
+            scope: record_key.scope().to_owned(),
+            key: record_key.key().to_owned(),
             state: match header.state {
                 State::Pending { lease_expires_at } => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
@@ -324,15 +325,4 @@ impl StoredRecord {
 fn no_answer() -> Error {
     let message = "the record is corrupt: it is COMPLETED without an answer";
     Error::new(ErrorKind::UnknownRecord, message)
-}
-
-pub(super) fn no_key(pk: &str) -> Error {
-    let message =
-        format!("the key `{pk}` is not of the form `scope#key`: the item is not a record");
-    Error::new(ErrorKind::UnknownRecord, message)
-}
-
-/// The value of the attribute that holds the record's key.
-pub(super) fn pk<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
-    item.get(schema.key_name())?.as_s().ok().map(String::as_str)
 }

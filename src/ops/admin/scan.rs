@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use super::record::{no_key, pk};
 use super::{Admin, Expired, StoredRecord};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Status;
@@ -259,22 +258,23 @@ impl<'a> Admin<'a> {
             ..Page::default()
         };
         for item in read.items {
-            let pk = pk(&table.schema, &item).map(str::to_owned);
-            if !self.has(pk.as_deref()) {
+            let pk = item.get(table.schema.key_name()).and_then(|pk| pk.as_s().ok()).cloned();
+            let text = pk.as_deref().unwrap_or_default();
+            if !self.has(text) {
                 continue;
             }
-            let text = pk.as_deref().unwrap_or_default();
             let key = RecordKey::of_item(text);
             let has = |attribute| item.contains_key(table.schema.name(attribute));
             let is_record = key.is_some() && has(Attribute::Owner) && has(Attribute::Format);
-            let result = match select {
-                Select::Expired => key
-                    .ok_or_else(|| no_key(text))
-                    .and_then(|key| table.long_expired(key, item, now))
-                    .map(|expired| page.expired.extend(expired)),
-                Select::All | Select::Pending if RecordKey::is_of_part(text) => continue,
-                Select::All | Select::Pending => {
-                    StoredRecord::read(self.core, item, now).map(|record| page.records.push(record))
+            let result = match (key, select) {
+                (None, _) => Err(no_key(text)),
+                (Some(key), Select::Expired) => {
+                    table.long_expired(key, item, now).map(|expired| page.expired.extend(expired))
+                }
+                (Some(key), Select::All | Select::Pending) if key.is_of_part() => continue,
+                (Some(key), Select::All | Select::Pending) => {
+                    StoredRecord::read(self.core, key, item, now)
+                        .map(|record| page.records.push(record))
                 }
             };
             if let Err(error) = result {
@@ -285,11 +285,16 @@ impl<'a> Admin<'a> {
     }
 
     /// Returns whether a key belongs to the scope or to a scope below it. A common prefix is not enough.
-    fn has(&self, pk: Option<&str>) -> bool {
+    fn has(&self, pk: &str) -> bool {
         let Some(scope) = self.scope else { return true };
-        let rest = pk.and_then(|pk| pk.strip_prefix(scope.as_str()));
-        rest.is_some_and(|rest| rest.starts_with(['#', '/']))
+        pk.strip_prefix(scope.as_str()).is_some_and(|rest| rest.starts_with(['#', '/']))
     }
+}
+
+fn no_key(pk: &str) -> Error {
+    let message =
+        format!("the key `{pk}` is not of the form `scope#key`: the item is not a record");
+    Error::new(ErrorKind::UnknownRecord, message)
 }
 
 #[cfg(test)]

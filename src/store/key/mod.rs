@@ -245,22 +245,14 @@ impl RecordKey {
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }
 
-    /// Parses the key of a record; `None` if it is not valid.
-    #[cfg(feature = "admin")]
-    pub(crate) fn parse(pk: &str) -> Option<Self> {
-        let (scope, key) = pk.split_once('#')?;
-        let is_valid = Scope::from_encoded(scope).is_ok() && !key.is_empty();
-        is_valid.then(|| Self { pk: pk.to_owned(), scope_len: scope.len() })
-    }
-
     /// Parses the key of one of the crate's items, a record or a part of an answer; `None`
     /// otherwise.
     #[cfg(feature = "admin")]
     pub(crate) fn of_item(pk: &str) -> Option<Self> {
-        if Self::is_of_part(pk) {
-            return pk.find('#').map(|scope_len| Self { pk: pk.to_owned(), scope_len });
-        }
-        Self::parse(pk)
+        let (scope, key) = pk.split_once('#')?;
+        let of_item = Self { pk: pk.to_owned(), scope_len: scope.len() };
+        let is_record = || Scope::from_encoded(scope).is_ok() && !key.is_empty();
+        (of_item.is_of_part() || is_record()).then_some(of_item)
     }
 
     /// Returns the key of the part of an answer that `name` identifies:
@@ -287,8 +279,14 @@ impl RecordKey {
 
     /// Returns whether this is the key of a part of an answer.
     #[cfg(feature = "admin")]
-    pub(crate) fn is_of_part(pk: &str) -> bool {
-        pk.split('#').next().is_some_and(|scope| scope.contains("/%p/"))
+    pub(crate) fn is_of_part(&self) -> bool {
+        self.scope().contains("/%p/")
+    }
+
+    /// The caller's key, in its stored form.
+    #[cfg(feature = "admin")]
+    pub(crate) fn key(&self) -> &str {
+        &self.pk[self.scope_len + 1..]
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -27,7 +27,7 @@ use crate::answer::Stored;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
-#[cfg(any(feature = "admin", feature = "fuzzing", test))]
+#[cfg(any(feature = "admin", test))]
 pub(crate) use crate::protocol::Version;
 pub(crate) use crate::protocol::{Header, OwnerId, State};
 use crate::store::key::RecordKey;
@@ -181,6 +181,11 @@ impl Fields<'_> {
         })
     }
 
+    /// Whether the item has the form of a part of an answer.
+    fn are_of_part(&mut self) -> bool {
+        self.take(Attribute::Format) == Some(format()) && self.take(Attribute::Status).is_none()
+    }
+
     /// Detects steps that a program with another [`TableSchema`] stored. Steps under an unknown
     /// name would run again. Call it after all known attributes are decoded.
     fn check_steps_under_another_name(&self, state: State) -> Result<(), Error> {
@@ -188,8 +193,7 @@ impl Fields<'_> {
             return Ok(());
         }
         let holds_steps = |value: &AttributeValue| {
-            let map = value.as_m().ok().filter(|map| !map.is_empty());
-            map.is_some_and(|map| decode_steps(AttributeValue::M(map.clone())).is_some())
+            value.is_m() && decode_steps(value.clone()).is_some_and(|steps| !steps.is_empty())
         };
         let Some((name, _)) = self.item.iter().find(|(_, value)| holds_steps(value)) else {
             return Ok(());
@@ -261,7 +265,8 @@ impl OwnRecord {
         response: AttributeValue,
     ) -> usize {
         let (completed_at, response) = (Some(completed_at), Some(response));
-        item_bytes(&self.item(schema, State::Completed, completed_at, expires_at, response))
+        let item = self.item(schema, State::Completed, completed_at, expires_at, response);
+        item_bytes(&item, Bound::Upper)
     }
 }
 
@@ -340,24 +345,21 @@ pub(crate) fn part_item(
 /// # Errors
 /// [`ErrorKind::UnknownRecord`] if the item is not a part that this version knows.
 #[cfg(feature = "admin")]
-pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
-    let of = |attribute| item.get(schema.name(attribute));
-    let is_known = of(Attribute::Format) == Some(&format()) && of(Attribute::Status).is_none();
-    let expires_at = of(Attribute::ExpiresAt).filter(|_| is_known);
-    let expires_at = expires_at.and_then(|at| at.as_n().ok()?.parse().ok());
-    expires_at.ok_or_else(|| unknown("the item is not a part of an answer".to_owned()))
+pub(crate) fn part_expires_at(schema: &TableSchema, item: Item) -> Result<i64, Error> {
+    let mut fields = Fields { schema, item };
+    if fields.are_of_part() {
+        return fields.number(Attribute::ExpiresAt);
+    }
+    Err(unknown("the item is not a part of an answer".to_owned()))
 }
 
 /// Returns the bytes of a part of an answer; `None` if the item is not a part of this owner's answer.
 pub(crate) fn part_bytes(schema: &TableSchema, item: Item, owner: &OwnerId) -> Option<Vec<u8>> {
     let mut fields = Fields { schema, item };
-    let is_known = fields.take(Attribute::Format) == Some(format());
-    let is_record = fields.take(Attribute::Status).is_some();
+    let is_part = fields.are_of_part();
     let is_owners = fields.take(Attribute::Owner) == Some(AttributeValue::S(owner.to_string()));
     match fields.take(Attribute::Response) {
-        Some(AttributeValue::B(bytes)) if is_known && is_owners && !is_record => {
-            Some(bytes.into_inner())
-        }
+        Some(AttributeValue::B(bytes)) if is_part && is_owners => Some(bytes.into_inner()),
         _ => None,
     }
 }
@@ -391,30 +393,46 @@ pub(crate) fn format() -> AttributeValue {
 const WHOLE_NUMBER: &str = "a whole number";
 
 fn whole_number<T: FromStr>(value: AttributeValue) -> Option<T> {
-    value.as_n().ok()?.parse().ok()
+    let AttributeValue::N(number) = value else { return None };
+    number.parse().ok()
 }
 
 pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
     AttributeValue::N(value.into().to_string())
 }
 
-/// An upper bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats"
-/// in its developer guide).
-pub(crate) fn item_bytes(item: &Item) -> usize {
-    item.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
+/// Which bound of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Lower,
+    Upper,
 }
 
-pub(crate) fn value_bytes(value: &AttributeValue) -> usize {
+/// A bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats" in its
+/// developer guide).
+pub(crate) fn item_bytes(item: &Item, bound: Bound) -> usize {
+    item.iter().map(|(name, value)| name.len() + value_bytes(value, bound)).sum()
+}
+
+pub(crate) fn value_bytes(value: &AttributeValue, bound: Bound) -> usize {
+    // A member of a map or a list.
+    let member = usize::from(bound == Bound::Upper);
     match value {
         AttributeValue::S(text) => text.len(),
         AttributeValue::B(bytes) => bytes.as_ref().len(),
         // One byte for every two digits, one byte of overhead, and one for a sign; at most 21.
-        AttributeValue::N(digits) => (digits.len().div_ceil(2) + 2).min(21),
-        AttributeValue::M(fields) => 3 + fields.len() + item_bytes(fields),
-        AttributeValue::L(values) => {
-            3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()
+        AttributeValue::N(digits) if bound == Bound::Upper => {
+            (digits.len().div_ceil(2) + 2).min(21)
         }
-        // The crate writes no other types. The remaining ones count one byte.
+        AttributeValue::M(fields) => 3 + member * fields.len() + item_bytes(fields, bound),
+        AttributeValue::L(values) => {
+            3 + values.iter().map(|value| member + value_bytes(value, bound)).sum::<usize>()
+        }
+        // The crate writes no sets.
+        AttributeValue::Ss(texts) => texts.iter().map(String::len).sum(),
+        AttributeValue::Bs(all) => all.iter().map(|bytes| bytes.as_ref().len()).sum(),
+        AttributeValue::Ns(numbers) => numbers.len(),
+        // Numbers, booleans, NULL, and types of later SDK versions.
         _ => 1,
     }
 }

@@ -211,7 +211,7 @@ fn size_is_never_underestimated() {
     // By the developer guide: S and B their bytes, names their UTF-8, numbers up to 21 bytes, maps
     // and lists 3 bytes and 1 for each element.
     let item = Item::from([("ab".to_owned(), Answer::Unavailable("12345".into()).readable())]);
-    assert_eq!(item_bytes(&item), 2 + 3 + 1 + "unavailable".len() + 5);
+    assert_eq!(item_bytes(&item, Bound::Upper), 2 + 3 + 1 + "unavailable".len() + 5);
 }
 
 fn mutated() -> impl Strategy<Value = AttributeValue> {
