@@ -85,8 +85,8 @@ impl<'a> Expression<'a> {
 
     /// The attribute that shows whether the item exists.
     fn key(&mut self) -> &'static str {
-        let name = self.schema.partition_key_name().to_owned();
-        self.names.insert("#key".to_owned(), name);
+        let partition_key = self.schema.key_names().next();
+        self.names.insert("#key".to_owned(), partition_key.unwrap_or_default().to_owned());
         "#key"
     }
 
@@ -140,17 +140,13 @@ impl<'a> Change<'a> {
 
     /// Sets the record's attributes. Others stay, such as those of a later version.
     pub(super) fn record(&mut self, record: &Header, response: Option<AttributeValue>) {
-        for (attribute, value) in record::state_values(record) {
-            self.set(attribute, value);
+        for (attribute, value) in record::state_values(record, response) {
+            self.set_or_remove(attribute, value);
         }
         if record.released_attempts > 0 && record.state != State::Released {
             let released = record::number(record.released_attempts);
             self.set(Attribute::ReleasedAttempts, released);
         }
-        for (attribute, time) in record::times(record) {
-            self.set_or_remove(attribute, time);
-        }
-        self.set_or_remove(Attribute::Response, response);
     }
 
     /// Sets the attributes that no write changes later. Needed if the record may be absent.

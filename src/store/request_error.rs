@@ -49,7 +49,7 @@ impl RequestError {
     }
 
     /// The result of a conditional write. `in_doubt`: an earlier try of the SDK may have been executed.
-    pub(super) fn write_result(self, table: &str, in_doubt: bool) -> WriteResult {
+    pub(super) fn write_result<I>(self, table: &str, in_doubt: bool) -> WriteResult<I> {
         let result = match self {
             Self::NotExecuted(DynamoError::ConditionalCheckFailedException(failed)) => {
                 return WriteResult::Rejected(failed.item);

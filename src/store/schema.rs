@@ -164,10 +164,6 @@ impl TableSchema {
         self.partition.as_ref().map(|(name, value)| (name.as_ref(), value.as_str()))
     }
 
-    pub(crate) fn partition_key_name(&self) -> &str {
-        self.partition().map_or(&self.key, |(name, _)| name)
-    }
-
     /// The attributes that make up the table's key; the partition key is first.
     pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
         self.partition().map(|(name, _)| name).into_iter().chain([self.key_name()])

@@ -19,9 +19,6 @@ use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
 use crate::store::record;
 
-/// The reply to a transaction.
-pub(crate) type TransactionReply = Reply<WriteResult<Error>>;
-
 impl Table {
     /// Writes the record on its condition together with `items`, or nothing.
     pub(crate) async fn transact(
@@ -31,7 +28,7 @@ impl Table {
         response: Option<AttributeValue>,
         (items, token): (&[TransactWriteItem], &str),
         limit: Duration,
-    ) -> TransactionReply {
+    ) -> Reply<WriteResult<Error>> {
         let record = record::item(&self.schema, of, &write.record, response);
         let (expression, names, values) = Expression::of(&self.schema, &write.condition).finish();
         let put = Put::builder()
@@ -60,7 +57,7 @@ impl Table {
         record: Option<TransactWriteItem>,
         (items, token): (&[TransactWriteItem], &str),
         limit: Duration,
-    ) -> TransactionReply {
+    ) -> Reply<WriteResult<Error>> {
         let has_record = record.is_some();
         let all: Vec<_> = record.into_iter().chain(items.iter().cloned()).collect();
         let request = self
@@ -102,10 +99,10 @@ impl Table {
                 return (cancellation_result(reasons, has_record), false);
             }
             RequestError::NotExecuted(error) => error,
-            error if error.is_unknown() => {
-                return (WriteResult::Unknown(error.explain(&self.name)), true);
+            error => {
+                let is_open = error.is_unknown();
+                return (error.write_result(&self.name, false), is_open);
             }
-            error => return (WriteResult::NotApplied(error.explain(&self.name)), false),
         };
         let detail = error.message().unwrap_or("no detail");
         let configuration = |message| ((ErrorKind::Configuration, message), false);

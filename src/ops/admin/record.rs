@@ -280,16 +280,13 @@ impl StoredRecord {
         if self.is_expired() {
             return Vec::new();
         }
-        let is_completed = matches!(self.state, StoredState::Completed { .. });
-        let has_steps = self.steps.as_ref().is_some_and(|steps| !steps.is_empty());
-        [
-            (self.lease_left().is_some(), Danger::LiveLease),
-            (is_completed, Danger::Completed),
-            (has_steps, Danger::Steps),
-        ]
-        .into_iter()
-        .filter_map(|(applies, danger)| applies.then_some(danger))
-        .collect()
+        let applies = |danger: &Danger| match danger {
+            Danger::LiveLease => self.lease_left().is_some(),
+            Danger::Completed => matches!(self.state, StoredState::Completed { .. }),
+            Danger::Steps => self.steps.as_ref().is_some_and(|steps| !steps.is_empty()),
+        };
+        let all = [Danger::LiveLease, Danger::Completed, Danger::Steps];
+        all.into_iter().filter(applies).collect()
     }
 
     /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).

@@ -244,9 +244,9 @@ impl<'a> Admin<'a> {
             Select::All | Select::Expired => None,
             Select::Pending => Some(Status::Pending),
         };
-        let only = (status, self.scope.map(Scope::as_str));
+        let prefix = self.scope.map(Scope::as_str);
         let after = after.map(key_at_position).transpose()?;
-        let reply = table.scan((part, parts), only, after).await;
+        let reply = table.scan((part, parts), (status, prefix), after).await;
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let read = reply
             .outcome
@@ -260,7 +260,11 @@ impl<'a> Admin<'a> {
         for item in read.items {
             let pk = item.get(table.schema.key_name()).and_then(|pk| pk.as_s().ok()).cloned();
             let text = pk.as_deref().unwrap_or_default();
-            if !self.has(text) {
+            // A common prefix is not enough.
+            let is_within = |scope| {
+                text.strip_prefix(scope).is_some_and(|rest: &str| rest.starts_with(['#', '/']))
+            };
+            if !prefix.is_none_or(is_within) {
                 continue;
             }
             let key = RecordKey::of_item(text);
@@ -282,12 +286,6 @@ impl<'a> Admin<'a> {
             }
         }
         Ok(page)
-    }
-
-    /// Returns whether a key belongs to the scope or to a scope below it. A common prefix is not enough.
-    fn has(&self, pk: &str) -> bool {
-        let Some(scope) = self.scope else { return true };
-        pk.strip_prefix(scope.as_str()).is_some_and(|rest| rest.starts_with(['#', '/']))
     }
 }
 

@@ -283,22 +283,30 @@ pub(crate) fn item(
     header: &Header,
     response: Option<AttributeValue>,
 ) -> Item {
-    let times = times(header).into_iter().filter_map(|(attribute, time)| Some((attribute, time?)));
+    let state = state_values(header, response).into_iter();
+    let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
     let released = (header.released_attempts > 0 && header.state != State::Completed)
         .then(|| (Attribute::ReleasedAttempts, number(header.released_attempts)));
-    let values = state_values(header).into_iter().chain(beginning_values(fingerprint, header));
-    let values = values.chain(times).chain(released);
-    let response = response.map(|response| (Attribute::Response, response));
-    item_of(schema, key, values.chain(response))
+    let values = state.chain(beginning_values(fingerprint, header)).chain(released);
+    item_of(schema, key, values)
 }
 
-/// The attributes that each state of a record has, and that writes change.
-pub(crate) fn state_values(header: &Header) -> [(Attribute, AttributeValue); 4] {
+/// The attributes that depend on the state of a record. A write sets them, or removes those without a
+/// value.
+pub(crate) fn state_values(
+    header: &Header,
+    response: Option<AttributeValue>,
+) -> [(Attribute, Option<AttributeValue>); 7] {
+    let status = header.state.status().as_str().to_owned();
+    let time = |at: Timestamp| number(at.millis());
     [
-        (Attribute::Status, AttributeValue::S(header.state.status().as_str().to_owned())),
-        (Attribute::Owner, AttributeValue::S(header.owner.to_string())),
-        (Attribute::Attempt, number(header.attempt)),
-        (Attribute::ExpiresAt, number(header.expires_at)),
+        (Attribute::Status, Some(AttributeValue::S(status))),
+        (Attribute::Owner, Some(AttributeValue::S(header.owner.to_string()))),
+        (Attribute::Attempt, Some(number(header.attempt))),
+        (Attribute::ExpiresAt, Some(number(header.expires_at))),
+        (Attribute::LeaseExpiresAt, header.state.lease_expires_at().map(time)),
+        (Attribute::CompletedAt, header.completed_at.map(time)),
+        (Attribute::Response, response),
     ]
 }
 
@@ -311,15 +319,6 @@ pub(crate) fn beginning_values(
         (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
         (Attribute::CreatedAt, number(header.created_at.millis())),
         (Attribute::Format, format()),
-    ]
-}
-
-/// The times that only some states have.
-pub(crate) fn times(header: &Header) -> [(Attribute, Option<AttributeValue>); 2] {
-    let time = |at: Timestamp| number(at.millis());
-    [
-        (Attribute::LeaseExpiresAt, header.state.lease_expires_at().map(time)),
-        (Attribute::CompletedAt, header.completed_at.map(time)),
     ]
 }
 
