@@ -13,9 +13,9 @@ use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
-use crate::store;
+use crate::store::Expression;
 use crate::store::key::{KeyForm, RecordKey};
-use crate::store::record::{self, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 
 /// The default header of the idempotency key.
@@ -42,17 +42,18 @@ pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
 pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let schema = TableSchema::default();
     let record = Record::decode(&schema, item)?;
-    let version = record.version();
-    let State::Pending { lease_expires_at } = record.state else { return Ok(true) };
+    let Header { owner, state, attempt, created_at, expires_at, .. } = record.header;
+    let version = record.header.version();
+    let State::Pending { .. } = state else { return Ok(true) };
     let key = key()?;
-    let Record { owner, attempt, fingerprint, created_at, .. } = record;
+    let fingerprint = record.fingerprint;
     let own_record = OwnRecord { key, owner, attempt, fingerprint, created_at };
-    let mut again = record::pending_item(&schema, &own_record, lease_expires_at, record.expires_at);
+    let mut again = own_record.item(&schema, state, None, expires_at, None);
     if let Some(steps) = &record.steps {
-        again.insert("steps".to_owned(), steps.encode());
+        again.insert("steps".to_owned(), record::encode_steps(steps));
     }
     let again = Record::decode(&schema, again)?;
-    Ok((again.version(), again.steps) == (version, record.steps))
+    Ok((again.header.version(), again.steps) == (version, record.steps))
 }
 
 /// Returns whether a readable stored answer that is decoded and encoded again is the same, in the same
@@ -87,7 +88,7 @@ pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
 pub fn condition_expression(
     condition: &Condition,
 ) -> (String, HashMap<String, String>, Option<Item>) {
-    store::condition_expression(&TableSchema::default(), condition)
+    Expression::of(&TableSchema::default(), condition).finish()
 }
 
 fn key() -> Result<RecordKey, Error> {

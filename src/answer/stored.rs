@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::codec::Coder;
 use super::encoded::{Encoded, HEADER_BYTES};
 use super::{Answer, Manifest};
-use crate::store::record::{OwnerId, value_bytes};
+use crate::store::record::{Bound, OwnerId, value_bytes};
 
 /// The record's attribute for the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Stored {
         match self {
             Self::Readable(answer) => answer.readable_bytes(),
             Self::Encoded(encoded) => HEADER_BYTES + encoded.len(),
-            Self::Parts(manifest) => value_bytes(&manifest.encode()),
+            Self::Parts(manifest) => value_bytes(&manifest.encode(), Bound::Upper),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::run::execution::{Execution, Inner};
 use crate::run::placement::{PartsPlan, Place};
 use crate::run::transaction::commit_unknown;
 use crate::signals::Ending;
-use crate::store::record::{self, Record};
+use crate::store::record::{ONE_BYTE, Record};
 
 /// Whether a handler's answer was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ impl Execution {
         let Inner { core, call, own_record, .. } = &*self.inner;
         let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
         let rest =
-            record::completed_bytes(&core.table.schema, own_record, completed_at, expires_at);
+            own_record.completed_bytes(&core.table.schema, completed_at, expires_at, ONE_BYTE);
         Place { key: &call.key, policy: &call.policy, rest, parts: None }
     }
 
@@ -226,7 +226,7 @@ impl Execution {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
         let record =
-            session.last.take().filter(|record| record.owner == self.inner.own_record.owner);
+            session.last.take().filter(|record| record.header.owner == self.inner.own_record.owner);
         match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
             None => unread(session.take_error()),
@@ -249,7 +249,7 @@ impl Execution {
         let record = session.last.take()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
         // A delayed completion can restore a record that TTL has deleted.
-        let is_answer = record.state == State::Completed
+        let is_answer = record.header.state == State::Completed
             && !record.header(fingerprint).is_past_retention(now)
             && fingerprint.matches(&record.fingerprint);
         // A caller that cannot read it now can retry.

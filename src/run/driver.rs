@@ -13,7 +13,7 @@ use crate::protocol::{
 use crate::run::cache::Generation;
 use crate::run::core::Core;
 use crate::store::key::RecordKey;
-use crate::store::record::{Item, OwnerId, Record};
+use crate::store::record::{Item, OwnerId, Record, check_steps};
 use crate::store::{self, Consistency};
 
 /// What the writes of a call contain besides the record's header: an answer and the caller's items.
@@ -305,8 +305,10 @@ impl<'a> Session<'a> {
 
     /// The stored failure of the record that was taken over.
     fn replaced_failure(&self) -> Option<AttributeValue> {
-        let failed =
-            self.taken_over.as_ref().filter(|taken_over| taken_over.state == State::Failed)?;
+        let failed = self
+            .taken_over
+            .as_ref()
+            .filter(|taken_over| taken_over.header.state == State::Failed)?;
         failed.answer.as_ref().map(Stored::attribute)
     }
 
@@ -317,7 +319,7 @@ impl<'a> Session<'a> {
             return Ok(());
         };
         let checked = match &record.steps {
-            Some(steps) => steps.check(self.core.coding.of(self.key)),
+            Some(steps) => check_steps(steps, self.core.coding.of(self.key)),
             None => Ok(()),
         };
         self.taken_over = Some(record);

@@ -298,7 +298,7 @@ impl Execution {
     ) -> Self {
         let is_protected = window.is_some();
         let (steps, failure) = taken.map_or((None, None), |taken| {
-            let failure = taken.answer.filter(|_| taken.state == State::Failed);
+            let failure = taken.answer.filter(|_| taken.header.state == State::Failed);
             (taken.steps, failure)
         });
         let own_record = OwnRecord {

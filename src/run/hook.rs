@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
-use crate::store::record::{Record, StoredSteps};
+use crate::store::record::{Header, Record, StoredSteps};
 
 /// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
 ///
@@ -80,9 +80,9 @@ pub enum Reconciled<T, E> {
 
 impl Abandoned {
     pub(crate) fn new(coding: Coding, key: RecordKey, record: &Record) -> Self {
-        let Record { attempt, created_at, ref steps, state, .. } = *record;
+        let Header { attempt, created_at, state, .. } = record.header;
         let lease_ended_at = state.lease_expires_at().unwrap_or(created_at);
-        Self { coding, key, attempt, created_at, lease_ended_at, steps: steps.clone() }
+        Self { coding, key, attempt, created_at, lease_ended_at, steps: record.steps.clone() }
     }
 
     /// How often the operation was started: the number of the attempt that gave no answer.
@@ -154,7 +154,7 @@ impl Abandoned {
     /// # Ok(()) });
     /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(StoredSteps::iter).map(|(name, _)| name)
+        self.steps.iter().flat_map(StoredSteps::keys).map(String::as_str)
     }
 
     /// The key with which the operation's attempts call another service, as

@@ -14,7 +14,7 @@ use crate::policy::Policy;
 use crate::protocol::{MIN_LIMIT, Tries};
 use crate::run::core::Core;
 use crate::store::key::{PartName, RecordKey};
-use crate::store::record::Part;
+use crate::store::record;
 use crate::store::{Consistency, WriteResult};
 
 /// The error if parts are not written in time.
@@ -198,13 +198,11 @@ impl Core {
         let key = self.part_key(key, manifest, number).map_err(Unread::Error)?;
         for consistency in [Consistency::Eventual, Consistency::Strong] {
             let limit = self.time_until(until);
-            let part = self.table.get_part(&key, &manifest.owner, consistency, limit).await;
-            match part.map_err(Unread::Error)? {
-                Some(Part::Bytes(bytes)) => return Ok(bytes),
-                Some(Part::Foreign) => {
-                    return Err(Unread::Gone(format!("its part {number} is another item")));
-                }
-                None => {}
+            let read = self.table.read(&key, consistency, limit).await;
+            if let Some(item) = read.outcome.map_err(Unread::Error)? {
+                let part = record::part_bytes(&self.table.schema, item, &manifest.owner);
+                return part
+                    .ok_or_else(|| Unread::Gone(format!("its part {number} is another item")));
             }
         }
         Err(Unread::Gone(format!("its part {number} of {} is missing", manifest.parts)))

@@ -1,5 +1,5 @@
-//! The result of a transaction, and why DynamoDB canceled it. The first reason is the record's, and
-//! is evaluated first.
+//! The result of a transaction, and why DynamoDB canceled it. The first reason is the record's, if the
+//! transaction has one, and is evaluated first.
 
 use aws_sdk_dynamodb::types::CancellationReason;
 
@@ -8,25 +8,26 @@ use crate::error::{ConditionFailed, Error, ErrorKind, Failed};
 
 const CONDITION: &str = "ConditionalCheckFailed";
 
-pub(super) fn cancellation_result(reasons: Vec<CancellationReason>) -> WriteResult<Error> {
-    let codes: Vec<String> = reasons.iter().map(|reason| code(reason).to_owned()).collect();
-    let mut reasons = reasons.into_iter();
-    let (own, theirs) = (reasons.next(), reasons.enumerate());
-    let retry = || {
-        let message = format!("DynamoDB canceled the transaction: {}", codes.join(", "));
-        WriteResult::Conflict(Error::new(ErrorKind::Unavailable, message))
-    };
-    match own {
-        Some(own) if code(&own) == CONDITION => {
-            return WriteResult::Rejected(own.item);
-        }
-        Some(own) if is_invalid(&own) => return WriteResult::ItemsRejected(invalid(None, own)),
+pub(super) fn cancellation_result(
+    reasons: Vec<CancellationReason>,
+    has_record: bool,
+) -> WriteResult<Error> {
+    let codes = reasons.iter().map(code).collect::<Vec<_>>().join(", ");
+    let mut theirs = reasons.into_iter();
+    let rejected = match if has_record { theirs.next() } else { None } {
+        Some(own) if code(&own) == CONDITION => return WriteResult::Rejected(own.item),
+        Some(own) if is_invalid(&own) => Some(invalid(None, own)),
         // The record's condition was not evaluated, so the other reasons prove nothing.
-        Some(own) if code(&own) != NONE => return retry(),
-        None => return retry(),
-        Some(_) => {}
-    }
-    items_error(theirs).map_or_else(retry, WriteResult::ItemsRejected)
+        Some(own) if code(&own) != NONE => None,
+        Some(_) | None => items_error(theirs.enumerate()),
+    };
+    rejected.map_or_else(
+        || {
+            let message = format!("DynamoDB canceled the transaction: {codes}");
+            WriteResult::Conflict(Error::new(ErrorKind::Unavailable, message))
+        },
+        WriteResult::ItemsRejected,
+    )
 }
 
 /// Returns why the caller's items were rejected, if they were.
@@ -74,7 +75,7 @@ mod tests {
 
     fn name_of_result(codes: &[&str]) -> String {
         let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build());
-        match cancellation_result(reasons.collect()) {
+        match cancellation_result(reasons.collect(), true) {
             WriteResult::Rejected(_) => "record".to_owned(),
             WriteResult::ItemsRejected(error) => match error.condition_failed() {
                 Some(failed) => {

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_sdk_dynamodb::config::{
-    Builder, ConfigBag, HttpClient, ResolveCachedIdentity, RuntimeComponents, SharedHttpClient,
+    Builder, ConfigBag, HttpClient, ResolveCachedIdentity, RuntimeComponents,
 };
 use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::{Client, Config};
@@ -24,36 +24,16 @@ use futures_util::FutureExt;
 
 /// Returns the client's configuration with these components.
 pub(super) fn named(client: &Client) -> Builder {
-    let mut config = client.config().to_builder();
-    let without_cache = capture(client, |call, probe| {
-        call.set_identity_cache(probe);
-    });
-    if let Some(found) = without_cache {
+    let (mut config, probe) = (client.config().to_builder(), ComponentProbe::default());
+    // Each call lacks the component that the probe replaces.
+    if let Some(found) = probe.capture(client, Config::builder().identity_cache(probe.clone())) {
         config.set_http_client(found.http_client());
         config.set_time_source(found.time_source());
     }
-    let without_http_client = capture(client, |call, probe| {
-        call.set_http_client(Some(SharedHttpClient::new(probe)));
-    });
-    if let Some(found) = without_http_client {
+    if let Some(found) = probe.capture(client, Config::builder().http_client(probe.clone())) {
         config.set_identity_cache(found.identity_cache());
     }
     config
-}
-
-/// Returns the components of a call, except for the one that is replaced. `None` if the client lacks
-/// one: its calls then report what is missing.
-fn capture(
-    client: &Client,
-    replace: impl FnOnce(&mut Builder, ComponentProbe),
-) -> Option<RuntimeComponents> {
-    let probe = ComponentProbe::default();
-    let mut call = Config::builder();
-    replace(&mut call, probe.clone());
-    // The call ends before it waits for anything, with this module's error or another one. It uses
-    // a request that the crate sends anyway: a further one would add 30 KB to a function.
-    let _ = client.get_item().customize().config_override(call).send().now_or_never();
-    probe.0.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// A component that keeps the components it validates, and then fails the validation.
@@ -63,6 +43,15 @@ struct ComponentProbe(Arc<Mutex<Option<RuntimeComponents>>>);
 const NOT_A_CALL: &str = "this call only reads the client's components";
 
 impl ComponentProbe {
+    /// Returns the components of a call with this configuration, which contains the probe. `None` if the
+    /// client lacks one: its calls then report what is missing.
+    fn capture(&self, client: &Client, call: Builder) -> Option<RuntimeComponents> {
+        // The call ends before it waits for anything, with this module's error or another one. It uses
+        // a request that the crate sends anyway: a further one would add 30 KB to a function.
+        let _ = client.get_item().customize().config_override(call).send().now_or_never();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn keep(&self, components: &RuntimeComponents) -> BoxError {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(components.clone());
         NOT_A_CALL.into()

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::create_table::CreateTableError;
-use aws_sdk_dynamodb::operation::update_time_to_live::UpdateTimeToLiveError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
     TableDescription, TableStatus, TimeToLiveSpecification,
 };
 
-use super::{Table, request_error};
+use super::Table;
+use super::inspect::keys_of;
+use super::request_error::{DynamoError, RequestError};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::store::schema::{Attribute, Keys};
+use crate::store::schema::Attribute;
 
 /// The time limit for a new table to become active.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
@@ -26,27 +26,22 @@ impl Table {
             .create_table()
             .table_name(&self.name)
             .billing_mode(BillingMode::PayPerRequest);
-        for (name, key_type) in self.key_attributes() {
-            let (definition, element) = key_attribute(name, key_type)?;
-            request = request.attribute_definitions(definition).key_schema(element);
+        for (name, key_type) in self.schema.key_names().zip([KeyType::Hash, KeyType::Range]) {
+            let definition = AttributeDefinition::builder().attribute_name(name);
+            let definition = definition.attribute_type(ScalarAttributeType::S).build();
+            let element = KeySchemaElement::builder().attribute_name(name).key_type(key_type);
+            request = request
+                .attribute_definitions(definition.map_err(incomplete)?)
+                .key_schema(element.build().map_err(incomplete)?);
         }
         let is_new = match request.send().await {
             Ok(_) => true,
-            Err(error) if exists(&error) => false,
-            Err(error) => return Err(request_error::classify(&self.name, error).into_error()),
+            Err(error) if error.code() == Some("ResourceInUseException") => false,
+            Err(error) => return Err(self.explained(error)),
         };
         self.wait_until_active().await?;
         self.enable_ttl().await?;
         Ok(is_new)
-    }
-
-    fn key_attributes(&self) -> Vec<(&str, KeyType)> {
-        match self.schema.keys() {
-            Keys::Partition { name } => vec![(name, KeyType::Hash)],
-            Keys::Composite { partition, sort, .. } => {
-                vec![(partition, KeyType::Hash), (sort, KeyType::Range)]
-            }
-        }
     }
 
     async fn wait_until_active(&self) -> Result<(), Error> {
@@ -54,32 +49,25 @@ impl Table {
         let end = self.clock.lasting(ACTIVE_WITHIN);
         loop {
             let described = self.client.describe_table().table_name(&self.name).send().await;
-            let table = described
-                .map_err(|error| request_error::classify(&self.name, error).into_error())?;
-            let table = table.table.unwrap_or_else(|| TableDescription::builder().build());
-            self.check_keys(&table)?;
+            let table = described.map_err(|error| self.explained(error))?.table;
+            let table = table.unwrap_or_else(|| TableDescription::builder().build());
+            // A table that existed before may belong to another application, so it is not changed.
+            let (name, keys) = (&self.name, keys_of(&table));
+            if keys != self.expected_keys() {
+                let message = format!(
+                    "table `{name}` exists, but its keys are not those of the TableSchema: {keys}"
+                );
+                return Err(Error::new(ErrorKind::Configuration, message));
+            }
             if table.table_status == Some(TableStatus::Active) {
                 return Ok(());
             }
             if self.clock.is_over(end) {
-                let message = format!("table `{}` is not active after a minute", self.name);
+                let message = format!("table `{name}` is not active after a minute");
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
             self.clock.sleep(backoff.next_bound()).await;
         }
-    }
-
-    /// A table that existed before may belong to another application, so it is not changed.
-    fn check_keys(&self, table: &TableDescription) -> Result<(), Error> {
-        let (keys, is_ours) = self.compare_keys(table);
-        if is_ours {
-            return Ok(());
-        }
-        let message = format!(
-            "table `{}` exists, but its keys are not those of the TableSchema: {keys}",
-            self.name
-        );
-        Err(Error::new(ErrorKind::Configuration, message))
     }
 
     async fn enable_ttl(&self) -> Result<(), Error> {
@@ -105,34 +93,17 @@ impl Table {
                 );
                 Err(Error::new(ErrorKind::Configuration, message).with_source(error))
             }
-            Err(error) => Err(request_error::classify(&self.name, error).into_error()),
+            Err(error) => Err(self.explained(error)),
         }
     }
-}
 
-fn key_attribute(
-    name: &str,
-    key_type: KeyType,
-) -> Result<(AttributeDefinition, KeySchemaElement), Error> {
-    let definition = AttributeDefinition::builder()
-        .attribute_name(name)
-        .attribute_type(ScalarAttributeType::S)
-        .build()
-        .map_err(incomplete)?;
-    let element = KeySchemaElement::builder()
-        .attribute_name(name)
-        .key_type(key_type)
-        .build()
-        .map_err(incomplete)?;
-    Ok((definition, element))
+    fn explained<E: Into<DynamoError>>(&self, error: SdkError<E>) -> Error {
+        RequestError::new(error, true).explain(&self.name)
+    }
 }
 
 fn incomplete(source: aws_sdk_dynamodb::error::BuildError) -> Error {
     Error::new(ErrorKind::InvalidInput, "the table cannot be described").with_source(source)
-}
-
-fn exists(error: &SdkError<CreateTableError>) -> bool {
-    error.as_service_error().is_some_and(CreateTableError::is_resource_in_use_exception)
 }
 
 /// DynamoDB's error for a second request to enable the time to live, for the same or another
@@ -141,15 +112,15 @@ const IS_ON: &str = "already enabled";
 const IS_ON_ANOTHER: &str = "different AttributeName";
 
 /// DynamoDB reports a change that it does not make as a `ValidationException` with the reason.
-fn ttl_says(error: &SdkError<UpdateTimeToLiveError>, words: &str) -> bool {
-    let message = error.as_service_error().and_then(ProvideErrorMetadata::message);
-    message.is_some_and(|message| message.contains(words))
+fn ttl_says(error: &impl ProvideErrorMetadata, words: &str) -> bool {
+    error.message().is_some_and(|message| message.contains(words))
 }
 
 #[cfg(test)]
 mod tests {
     use aws_sdk_dynamodb::config::http::HttpResponse;
     use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_sdk_dynamodb::operation::update_time_to_live::UpdateTimeToLiveError;
     use aws_smithy_types::body::SdkBody;
 
     use super::*;

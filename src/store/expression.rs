@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
@@ -15,7 +14,7 @@ use crate::store::schema::{Attribute, TableSchema};
 type Names = HashMap<String, String>;
 
 /// A condition expression, with the names and values that it refers to.
-pub(super) struct Expression<'a> {
+pub(crate) struct Expression<'a> {
     schema: &'a TableSchema,
     text: String,
     names: Names,
@@ -24,7 +23,7 @@ pub(super) struct Expression<'a> {
 
 impl<'a> Expression<'a> {
     /// Renders a condition.
-    pub(super) fn of(schema: &'a TableSchema, condition: &Condition) -> Self {
+    pub(crate) fn of(schema: &'a TableSchema, condition: &Condition) -> Self {
         // Enough room for most conditions.
         let text = String::with_capacity(96);
         let mut expression = Self { schema, text, names: Names::new(), values: Item::new() };
@@ -86,8 +85,8 @@ impl<'a> Expression<'a> {
 
     /// The attribute that shows whether the item exists.
     fn key(&mut self) -> &'static str {
-        let name = self.schema.partition_key_name().to_owned();
-        self.names.insert("#key".to_owned(), name);
+        let partition_key = self.schema.key_names().next();
+        self.names.insert("#key".to_owned(), partition_key.unwrap_or_default().to_owned());
         "#key"
     }
 
@@ -104,19 +103,10 @@ impl<'a> Expression<'a> {
         self.values.insert(placeholder.to_owned(), value);
     }
 
-    pub(super) fn finish(self) -> (String, Names, Option<Item>) {
+    pub(crate) fn finish(self) -> (String, Names, Option<Item>) {
         let values = (!self.values.is_empty()).then_some(self.values);
         (self.text, self.names, values)
     }
-}
-
-/// For the test that compares it with [`Condition::holds`].
-#[cfg(feature = "fuzzing")]
-pub(crate) fn condition_expression(
-    schema: &TableSchema,
-    condition: &Condition,
-) -> (String, Names, Option<Item>) {
-    Expression::of(schema, condition).finish()
 }
 
 /// An update expression under construction, and the condition of the update.
@@ -150,28 +140,20 @@ impl<'a> Change<'a> {
 
     /// Sets the record's attributes. Others stay, such as those of a later version.
     pub(super) fn record(&mut self, record: &Header, response: Option<AttributeValue>) {
-        let status = record.state.status();
-        self.set(Attribute::Status, AttributeValue::S(status.as_str().into()));
-        self.set(Attribute::Owner, AttributeValue::S(record.owner.to_string()));
-        self.set(Attribute::Attempt, record::number(record.attempt));
-        self.set(Attribute::ExpiresAt, record::number(record.expires_at));
+        for (attribute, value) in record::state_values(record, response) {
+            self.set_or_remove(attribute, value);
+        }
         if record.released_attempts > 0 && record.state != State::Released {
             let released = record::number(record.released_attempts);
             self.set(Attribute::ReleasedAttempts, released);
         }
-        let time = |at: Timestamp| record::number(at.millis());
-        let lease = record.state.lease_expires_at().map(time);
-        self.set_or_remove(Attribute::LeaseExpiresAt, lease);
-        self.set_or_remove(Attribute::CompletedAt, record.completed_at.map(time));
-        self.set_or_remove(Attribute::Response, response);
     }
 
     /// Sets the attributes that no write changes later. Needed if the record may be absent.
     pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &Header) {
-        let fingerprint = AttributeValue::B(Blob::new(fingerprint.encode()));
-        self.set(Attribute::Fingerprint, fingerprint);
-        self.set(Attribute::CreatedAt, record::number(record.created_at.millis()));
-        self.set(Attribute::Format, record::format());
+        for (attribute, value) in record::beginning_values(fingerprint, record) {
+            self.set(attribute, value);
+        }
     }
 
     /// Changes the version of the record, but nothing else.
@@ -197,18 +179,6 @@ impl<'a> Change<'a> {
             Some(value) => self.set(attribute, value),
             None => self.remove(attribute),
         }
-    }
-
-    /// Releases the record.
-    #[cfg(feature = "admin")]
-    pub(super) fn release(&mut self, attempt: u32, expires_at: i64) {
-        self.set(
-            Attribute::Status,
-            AttributeValue::S(crate::protocol::Status::Released.as_str().into()),
-        );
-        self.set(Attribute::Attempt, record::number(attempt));
-        self.set(Attribute::ExpiresAt, record::number(expires_at));
-        self.remove(Attribute::LeaseExpiresAt);
     }
 
     pub(super) fn remove(&mut self, attribute: Attribute) {

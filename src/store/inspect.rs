@@ -1,36 +1,55 @@
 //! Checks the caller's permissions on the table, with requests that change nothing.
 
-use std::error::Error as StdError;
 use std::pin::Pin;
-use std::time::Duration;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, TableDescription};
 
 use super::expression::{Change, Expression};
-use super::observer::Observed;
-use super::request_error::{self, RequestError};
-use super::{Conditional, Consistency, Reply, Table};
+use super::request_error::{DynamoError, RequestError};
+use super::{Consistency, Reply, Table};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Condition;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, OwnerId};
-use crate::store::schema::{Attribute, Keys};
+use crate::store::schema::Attribute;
 
 /// The result of a test request.
+pub(crate) type Inspection<T> = Result<T, Obstacle>;
+
+/// Why a test request has no result.
 #[derive(Debug)]
-#[must_use]
-pub(crate) enum Inspection<T> {
-    /// The response.
-    Answered(T),
+pub(crate) enum Obstacle {
     /// DynamoDB denied the request, with this message.
     Denied(String),
-    /// The table is missing or has other keys, or the credentials are missing.
-    Misconfigured(Error),
-    /// Another error, such as throttling or an unsupported request.
+    /// Another error. Its kind is [`ErrorKind::Configuration`] if the table is missing or has other
+    /// keys, or if the credentials are missing.
     Failed(Error),
     /// No response.
     NoResponse(Error),
+}
+
+impl Obstacle {
+    /// Whether every other request to the table would meet it too.
+    pub(crate) fn is_general(&self) -> bool {
+        match self {
+            Self::NoResponse(_) => true,
+            Self::Failed(error) => error.kind() == ErrorKind::Configuration,
+            Self::Denied(_) => false,
+        }
+    }
+
+    /// Returns the error. A denied request becomes one that names the action to allow.
+    pub(crate) fn into_error(self, table: &str, action: &str) -> Error {
+        match self {
+            Self::Denied(message) => {
+                let message =
+                    format!("grant {action} on table `{table}` (DynamoDB says: {message})");
+                Error::new(ErrorKind::Configuration, message)
+            }
+            Self::Failed(error) | Self::NoResponse(error) => error,
+        }
+    }
 }
 
 /// A request of calls that needs its own permission.
@@ -61,7 +80,7 @@ impl Table {
     /// Reads the item of a key, eventually consistent.
     pub(crate) async fn try_read(&self, key: &RecordKey) -> Inspection<()> {
         let request = self.get_request(key, Consistency::Eventual).send();
-        self.inspect(Box::pin(request), self.request_timeout).await.map(drop)
+        self.inspect(Box::pin(request)).await.outcome.map(drop)
     }
 
     /// Tries whether `access` is permitted, on a key that no record has. A write requires an owner
@@ -74,121 +93,68 @@ impl Table {
     ) -> Inspection<()> {
         let limit = self.request_timeout;
         let condition = Expression::of(&self.schema, &Condition::held_by(*random_owner));
-        match access {
+        let tried = match access {
             Access::Get => {
                 let request = self.get_request(key, Consistency::Strong).send();
-                self.inspect(Box::pin(request), limit).await.map(drop)
+                self.send(Box::pin(request), limit).await.0.map(drop)
             }
             Access::Put => {
-                let item = record::key_item(&self.schema, key);
-                let request = self.put_request(item, condition);
-                let request = Box::pin(request.send());
-                self.inspect(Box::pin(rejected_as_intended(request)), limit).await
+                let request = self.put_request(record::key_item(&self.schema, key), condition);
+                self.send(Box::pin(request.send()), limit).await.0.map(drop)
             }
             Access::Update => {
                 let mut change = Change::on(condition);
                 change.set(Attribute::Format, AttributeValue::Null(true));
                 let request = self.update_request(key, change);
-                let request = Box::pin(request.send());
-                self.inspect(Box::pin(rejected_as_intended(request)), limit).await
+                self.send(Box::pin(request.send()), limit).await.0.map(drop)
             }
+        };
+        match tried {
+            // Permitted. The condition failed, as intended.
+            Err(RequestError::NotExecuted(DynamoError::ConditionalCheckFailedException(_))) => {
+                Ok(())
+            }
+            tried => tried.map_err(|error| self.obstacle(error)),
         }
     }
 
-    /// Describes the table's keys, and compares them with those of the schema: strings with these
-    /// names.
-    pub(crate) fn compare_keys(&self, table: &TableDescription) -> (String, bool) {
-        let kind_of = |name: &str| {
-            let mut definitions = table.attribute_definitions().iter();
-            let definition = definitions.find(|definition| definition.attribute_name() == name);
-            definition.map_or("?", |definition| definition.attribute_type().as_str())
-        };
-        let keys = table.key_schema().iter().map(|key| {
-            let name = key.attribute_name();
-            format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
-        });
-        let keys = keys.collect::<Vec<_>>().join(" and ");
-        let is_ours = keys == self.expected_keys();
-        (keys, is_ours)
-    }
-
-    /// Describes the schema's keys, in the format of [`compare_keys`](Self::compare_keys).
+    /// Describes the schema's keys, in the format of [`keys_of`].
     pub(crate) fn expected_keys(&self) -> String {
-        match self.schema.keys() {
-            Keys::Partition { name } => format!("`{name}` (HASH, S)"),
-            Keys::Composite { partition, sort, .. } => {
-                format!("`{partition}` (HASH, S) and `{sort}` (RANGE, S)")
+        let keys = self.schema.key_names().zip(["HASH", "RANGE"]);
+        let keys = keys.map(|(name, key_type)| format!("`{name}` ({key_type}, S)"));
+        keys.collect::<Vec<_>>().join(" and ")
+    }
+
+    /// Sends a test request.
+    pub(super) async fn inspect<T, E: Into<DynamoError>>(
+        &self,
+        request: Pin<Box<impl Future<Output = Result<T, SdkError<E>>>>>,
+    ) -> Reply<Inspection<T>> {
+        let (answer, seen) = self.send(request, self.request_timeout).await;
+        Reply::new(answer.map_err(|error| self.obstacle(error)), seen.time)
+    }
+
+    fn obstacle(&self, error: RequestError) -> Obstacle {
+        match error {
+            RequestError::NotExecuted(error) if error.code() == Some("AccessDeniedException") => {
+                Obstacle::Denied(error.message().unwrap_or("no detail").to_owned())
             }
-        }
-    }
-
-    pub(super) async fn inspect<O, E>(
-        &self,
-        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
-        limit: Duration,
-    ) -> Inspection<O>
-    where
-        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        self.inspect_timed(request, limit).await.outcome
-    }
-
-    /// Sends a test request and classifies the result.
-    pub(super) async fn inspect_timed<O, E>(
-        &self,
-        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
-        limit: Duration,
-    ) -> Reply<Inspection<O>>
-    where
-        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        let limit = limit.min(self.request_timeout);
-        let (answer, seen) = self.send(request, limit).await;
-        let outcome = match answer {
-            Some(Ok(output)) => Inspection::Answered(output),
-            Some(Err(error)) => self.classify(error, &seen),
-            None => Inspection::NoResponse(request_error::timed_out(limit)),
-        };
-        Reply::new(outcome, seen.time)
-    }
-
-    fn classify<O, E>(&self, error: SdkError<E>, seen: &Observed) -> Inspection<O>
-    where
-        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        if error.code() == Some("AccessDeniedException") {
-            return Inspection::Denied(error.message().unwrap_or("no detail").to_owned());
-        }
-        match self.request_error(error, seen) {
-            RequestError::Unknown(error) => Inspection::NoResponse(error),
-            fault => match fault.into_error() {
-                error if error.kind() == ErrorKind::Configuration => {
-                    Inspection::Misconfigured(error)
-                }
-                error => Inspection::Failed(error),
-            },
+            error if error.is_unknown() => Obstacle::NoResponse(error.explain(&self.name)),
+            error => Obstacle::Failed(error.explain(&self.name)),
         }
     }
 }
 
-impl<T> Inspection<T> {
-    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Inspection<U> {
-        match self {
-            Self::Answered(seen) => Inspection::Answered(f(seen)),
-            Self::Denied(message) => Inspection::Denied(message),
-            Self::Misconfigured(error) => Inspection::Misconfigured(error),
-            Self::Failed(error) => Inspection::Failed(error),
-            Self::NoResponse(error) => Inspection::NoResponse(error),
-        }
-    }
-}
-
-/// The result of a write that was permitted and whose condition failed, as intended.
-async fn rejected_as_intended<O, E: Conditional>(
-    request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
-) -> Result<(), SdkError<E>> {
-    match request.await {
-        Err(SdkError::ServiceError(context)) if context.err().is_rejected() => Ok(()),
-        answer => answer.map(drop),
-    }
+/// Describes the keys of a table.
+pub(crate) fn keys_of(table: &TableDescription) -> String {
+    let kind_of = |name: &str| {
+        let mut definitions = table.attribute_definitions().iter();
+        let definition = definitions.find(|definition| definition.attribute_name() == name);
+        definition.map_or("?", |definition| definition.attribute_type().as_str())
+    };
+    let keys = table.key_schema().iter().map(|key| {
+        let name = key.attribute_name();
+        format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
+    });
+    keys.collect::<Vec<_>>().join(" and ")
 }

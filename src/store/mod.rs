@@ -20,28 +20,24 @@ mod sweep;
 mod transact;
 
 use std::convert::Infallible;
-use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::delete_item::{DeleteItemError, DeleteItemOutput};
-use aws_sdk_dynamodb::operation::get_item::GetItemOutput;
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::get_item::builders::GetItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
-use aws_sdk_dynamodb::operation::put_item::{PutItemError, PutItemOutput};
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::operation::update_item::{UpdateItemError, UpdateItemOutput};
 use aws_sdk_dynamodb::types::{
-    AttributeValue, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
+    AttributeValue, ConsumedCapacity, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
 };
+use futures_util::TryFutureExt;
 
-use self::expression::{Change, Expression};
+use self::expression::Change;
 use self::observer::{Observed, Observer};
 use self::record::Item;
-use self::request_error::RequestError;
+use self::request_error::{DynamoError, RequestError};
 use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
@@ -50,14 +46,13 @@ use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
 use crate::store::schema::TableSchema;
 
+pub(crate) use self::expression::Expression;
 #[cfg(feature = "admin")]
-pub(crate) use self::admin::{Only, Part};
-#[cfg(feature = "fuzzing")]
-pub(crate) use self::expression::condition_expression;
-pub(crate) use self::inspect::{Access, Inspection};
+pub(crate) use self::inspect::keys_of;
+pub(crate) use self::inspect::{Access, Inspection, Obstacle};
 pub(crate) use self::observer::{Snapshot, observable};
 #[cfg(feature = "admin")]
-pub(crate) use self::sweep::Expired;
+pub use self::sweep::Expired;
 
 /// A table and its client. Each request has a time limit. The result of a request without a response
 /// by then, or within `request_timeout`, is unknown.
@@ -112,63 +107,39 @@ impl Table {
         response: Option<AttributeValue>,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let condition = Expression::of(&self.schema, &write.condition);
+        let mut change = Change::on(Expression::of(&self.schema, &write.condition));
         match write.form {
             Form::Put | Form::Transaction => {
                 let item = record::item(&self.schema, of, &write.record, response);
-                self.put(item, condition, limit).await
+                return self.put(item, change.condition, limit).await;
             }
             Form::Update => {
-                let mut change = Change::on(condition);
                 if write.condition.holds(None) {
                     change.beginning(of.1, &write.record);
                 }
                 change.record(&write.record, response);
-                self.update(of.0, change, limit).await
             }
-            Form::Touch => {
-                let mut change = Change::on(condition);
-                change.touch(&write.record);
-                self.update(of.0, change, limit).await
-            }
-            Form::Stamp => {
-                let mut change = Change::on(condition);
-                change.lease(&write.record);
-                self.update(of.0, change, limit).await
-            }
+            Form::Touch => change.touch(&write.record),
+            Form::Stamp => change.lease(&write.record),
         }
+        self.update(of.0, change, limit).await
     }
 
-    /// Reads the record, strongly consistent.
-    pub(crate) async fn get(
-        &self,
-        key: &RecordKey,
-        limit: Duration,
-    ) -> Reply<Result<Option<Item>, Error>> {
-        self.read(key, Consistency::Strong, limit).await
-    }
-
+    /// Reads the item of a key.
     pub(crate) async fn read(
         &self,
         key: &RecordKey,
         consistency: Consistency,
         limit: Duration,
     ) -> Reply<Result<Option<Item>, Error>> {
-        let request = self.get_request(key, consistency);
-        let request = Box::pin(request.send());
-        let limit = limit.min(self.request_timeout);
+        let request = Box::pin(self.get_request(key, consistency).send());
         let stopwatch = Stopwatch::start();
         let (answer, seen) = self.send(request, limit).await;
-        let time = seen.time;
-        let units = consumed(answer.as_ref());
-        let outcome = match answer {
-            Some(Ok(output)) => Ok(output.item),
-            Some(Err(error)) => Err(self.request_error(error, &seen).into_error()),
-            None => Err(request_error::timed_out(limit)),
-        };
-        let result = if outcome.is_ok() { "ok" } else { "error" };
-        stopwatch.store(GetItemOutput::ACTION, result, units);
-        Reply::new(outcome, time)
+        let units = answer.as_ref().ok().and_then(|output| output.consumed_capacity.as_ref());
+        let result = if answer.is_ok() { "ok" } else { "error" };
+        stopwatch.store("GetItem", result, units.and_then(ConsumedCapacity::capacity_units));
+        let outcome = answer.map(|output| output.item).map_err(|error| error.explain(&self.name));
+        Reply::new(outcome, seen.time)
     }
 
     /// Builds the request outside of the future, so that the future does not borrow `condition`.
@@ -178,8 +149,8 @@ impl Table {
         condition: Expression<'_>,
         limit: Duration,
     ) -> impl Future<Output = Reply<WriteResult>> {
-        let request = self.put_request(item, condition);
-        self.write(Box::pin(request.send()), limit)
+        let request = self.put_request(item, condition).send();
+        self.write("PutItem", Box::pin(request.map_ok(|output| output.consumed_capacity)), limit)
     }
 
     /// The same as [`put`](Self::put).
@@ -189,8 +160,8 @@ impl Table {
         change: Change<'_>,
         limit: Duration,
     ) -> impl Future<Output = Reply<WriteResult>> {
-        let request = self.update_request(key, change);
-        self.write(Box::pin(request.send()), limit)
+        let request = self.update_request(key, change).send();
+        self.write("UpdateItem", Box::pin(request.map_ok(|output| output.consumed_capacity)), limit)
     }
 
     fn get_request(&self, key: &RecordKey, consistency: Consistency) -> GetItemFluentBuilder {
@@ -229,11 +200,12 @@ impl Table {
     }
 
     /// Sends a request and stops waiting after `limit`.
-    async fn send<T>(
+    async fn send<T, E: Into<DynamoError>>(
         &self,
-        request: Pin<Box<impl Future<Output = T>>>,
+        request: Pin<Box<impl Future<Output = Result<T, SdkError<E>>>>>,
         limit: Duration,
-    ) -> (Option<T>, Observed) {
+    ) -> (Result<T, RequestError>, Observed) {
+        let limit = limit.min(self.request_timeout);
         let observer = Observer::new(self.clock.local());
         let answer = self.clock.within(limit, observer.observe(request)).await;
         let seen = observer.seen();
@@ -242,47 +214,30 @@ impl Table {
             None if seen.was_answered => self.clock.trust_local(),
             None => {}
         }
+        let answer = match answer {
+            Some(answer) => answer.map_err(|error| RequestError::new(error, seen.was_sent)),
+            None => Err(RequestError::TimedOut(limit)),
+        };
         (answer, seen)
     }
 
     /// Sends a write and classifies its result. The future is boxed, because the SDK's futures, and
     /// every future around them, would take some kilobytes.
-    async fn write<O: Metered, E: Conditional>(
+    async fn write<E: Into<DynamoError>>(
         &self,
-        request: Pin<Box<impl Future<Output = Result<O, SdkError<E>>>>>,
+        action: &'static str,
+        request: Pin<Box<impl Future<Output = Result<Option<ConsumedCapacity>, SdkError<E>>>>>,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let limit = limit.min(self.request_timeout);
         let stopwatch = Stopwatch::start();
         let (answer, seen) = self.send(request, limit).await;
-        let units = consumed(answer.as_ref());
-        let outcome = match answer {
-            None => WriteResult::Unknown(request_error::timed_out(limit)),
-            Some(Ok(_)) => WriteResult::Applied,
-            Some(Err(SdkError::ServiceError(context))) if context.err().is_rejected() => {
-                WriteResult::Rejected(context.into_err().into_item())
-            }
-            Some(Err(error)) => match self.request_error(error, &seen) {
-                // An earlier try of the SDK may have been executed.
-                RequestError::Unknown(error) => WriteResult::Unknown(error),
-                error if seen.in_doubt => WriteResult::Unknown(error.into_error()),
-                RequestError::Conflict(error) => WriteResult::Conflict(error),
-                RequestError::Invalid(error) => WriteResult::Invalid(error),
-                RequestError::NotExecuted(error) => WriteResult::NotApplied(error),
-            },
+        let (outcome, capacity) = match answer {
+            Ok(capacity) => (WriteResult::Applied, capacity),
+            Err(error) => (error.write_result(&self.name, seen.in_doubt), None),
         };
-        stopwatch.store(O::ACTION, result_name(&outcome), units);
+        let units = capacity.and_then(|capacity| capacity.capacity_units);
+        stopwatch.store(action, result_name(&outcome), units);
         Reply::new(outcome, seen.time)
-    }
-
-    fn request_error<E>(&self, error: SdkError<E>, seen: &Observed) -> RequestError
-    where
-        E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-    {
-        match error {
-            SdkError::DispatchFailure(_) if !seen.was_sent => request_error::unsent(error),
-            error => request_error::classify(&self.name, error),
-        }
     }
 }
 
@@ -298,59 +253,3 @@ const fn result_name<I>(result: &WriteResult<I>) -> &'static str {
         WriteResult::Unknown(_) => "unknown",
     }
 }
-
-/// The data that a response contains about its request.
-trait Metered {
-    /// DynamoDB's id of the request.
-    const ACTION: &'static str;
-    /// The capacity units that it consumed, if they were requested.
-    fn units(&self) -> Option<f64>;
-}
-
-macro_rules! metered {
-    ($($output:ident: $action:literal),*) => {$(
-        impl Metered for $output {
-            const ACTION: &'static str = $action;
-
-            fn units(&self) -> Option<f64> {
-                self.consumed_capacity()?.capacity_units()
-            }
-        }
-    )*};
-}
-metered!(
-    DeleteItemOutput: "DeleteItem",
-    GetItemOutput: "GetItem",
-    PutItemOutput: "PutItem",
-    UpdateItemOutput: "UpdateItem"
-);
-
-fn consumed<O: Metered, E>(answer: Option<&Result<O, E>>) -> Option<f64> {
-    answer?.as_ref().ok()?.units()
-}
-
-/// The error type of a write, which may be a failed condition.
-trait Conditional: StdError + ProvideErrorMetadata + Send + Sync + 'static {
-    /// Returns whether the condition failed.
-    fn is_rejected(&self) -> bool;
-    /// Returns the record for which it failed, if DynamoDB sent it.
-    fn into_item(self) -> Option<Item>;
-}
-
-macro_rules! conditional {
-    ($($error:ident),*) => {$(
-        impl Conditional for $error {
-            fn is_rejected(&self) -> bool {
-                self.is_conditional_check_failed_exception()
-            }
-
-            fn into_item(self) -> Option<Item> {
-                match self {
-                    Self::ConditionalCheckFailedException(failed) => failed.item,
-                    _ => None,
-                }
-            }
-        }
-    )*};
-}
-conditional!(DeleteItemError, PutItemError, UpdateItemError);

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::primitives::Blob;
-use aws_sdk_dynamodb::types::AttributeValue;
-
 use super::expression::Expression;
-use super::{Consistency, Reply, Table, WriteResult};
-use crate::error::Error;
+use super::{Reply, Table, WriteResult};
 use crate::protocol::{Condition, Term};
 use crate::store::key::RecordKey;
-use crate::store::record::{self, OwnerId, Part};
+use crate::store::record::{self, OwnerId};
 
 impl Table {
     /// Writes one part of an answer. Its key identifies its content. So if the condition fails
@@ -25,20 +21,7 @@ impl Table {
     ) -> Reply<WriteResult> {
         let condition = Condition::absent().or(&[Term::ExpiresBefore(expires_at)]);
         let condition = Expression::of(&self.schema, &condition);
-        let bytes = AttributeValue::B(Blob::new(bytes));
         let item = record::part_item(&self.schema, key, owner, expires_at, bytes);
         self.put(item, condition, limit).await
-    }
-
-    /// Reads one part of an answer that `owner` stored.
-    pub(crate) async fn get_part(
-        &self,
-        key: &RecordKey,
-        owner: &OwnerId,
-        consistency: Consistency,
-        limit: Duration,
-    ) -> Result<Option<Part>, Error> {
-        let item = self.read(key, consistency, limit).await.outcome?;
-        Ok(item.map(|item| Part::decode(&self.schema, item, owner)))
     }
 }

@@ -3,123 +3,128 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use aws_credential_types::provider::error::CredentialsError;
+pub(super) use aws_sdk_dynamodb::Error as DynamoError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
+use super::WriteResult;
 use crate::error::{Error, ErrorKind};
 
-/// An SDK error, by what is known about the request.
+/// Why a request has no result.
 #[derive(Debug)]
 pub(super) enum RequestError {
-    /// The request was not sent, or DynamoDB responded that it was not executed.
-    NotExecuted(Error),
-    /// Not executed, because of a conflict with another write or transaction.
-    Conflict(Error),
-    /// DynamoDB will never execute this request.
-    Invalid(Error),
-    /// The request may have been executed.
-    Unknown(Error),
+    /// DynamoDB responded that it did not execute the request.
+    NotExecuted(DynamoError),
+    /// Not sent: it could not be built or signed. DynamoDB cannot be the cause, and a retry does not
+    /// help.
+    Unsent(SdkError<DynamoError>),
+    /// DynamoDB responded with a server error. The request may have been executed.
+    Failed(DynamoError),
+    /// The response was lost.
+    Lost(SdkError<DynamoError>),
+    /// There was no response within this time.
+    TimedOut(Duration),
 }
 
 impl RequestError {
-    pub(super) fn into_error(self) -> Error {
-        match self {
-            Self::NotExecuted(error)
-            | Self::Conflict(error)
-            | Self::Invalid(error)
-            | Self::Unknown(error) => error,
+    pub(super) fn new<E: Into<DynamoError>>(error: SdkError<E>, was_sent: bool) -> Self {
+        match error.map_service_error(Into::into) {
+            SdkError::ServiceError(context) => {
+                let is_client_error = context.raw().status().is_client_error();
+                let error = context.into_err();
+                if is_client_error { Self::NotExecuted(error) } else { Self::Failed(error) }
+            }
+            error @ SdkError::ConstructionFailure(_) => Self::Unsent(error),
+            error @ SdkError::DispatchFailure(_) if !was_sent => Self::Unsent(error),
+            // An earlier try may have been executed, before the credentials expired.
+            error if has_no_credentials(&error) || has_no_scheme(&error) => Self::Unsent(error),
+            // A timeout, a dispatch failure, an unreadable response, or a kind of a later version.
+            error => Self::Lost(error),
         }
     }
-}
 
-pub(super) fn timed_out(after: Duration) -> Error {
-    let message = format!("DynamoDB did not respond within {} ms", after.as_millis());
-    Error::new(ErrorKind::Unavailable, message)
-}
+    /// Whether the request may have been executed.
+    pub(super) const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Lost(_) | Self::TimedOut(_))
+    }
 
-/// An error before the request was sent, while it was built or signed. DynamoDB cannot be the
-/// cause, and a retry does not help.
-pub(super) fn unsent<E>(error: SdkError<E>) -> RequestError
-where
-    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-{
-    let message = if let Some(feature) = missing_feature(&error) {
-        feature
-    } else if has_no_credentials(&error) {
-        if is_function() {
-            "there are no usable AWS credentials: give the function a role".to_owned()
-        } else {
-            "there are no usable AWS credentials: sign in (`aws sso login`), name a profile \
-             (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                .to_owned()
-        }
-    } else if source_containing(&error, "Missing Region").is_some()
-        || source_containing(&error, "missing signing region").is_some()
-    {
-        "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
-         any, such as us-east-1"
-            .to_owned()
-    } else if has_no_scheme(&error) {
-        "the DynamoDB endpoint has no scheme: AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or \
-         https://, and so must an endpoint set in code"
-            .to_owned()
-    } else {
-        "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
-         valid endpoint and the table's name"
-            .to_owned()
-    };
-    RequestError::NotExecuted(Error::new(ErrorKind::Configuration, message).with_source(error))
-}
-
-pub(super) fn classify<E>(table: &str, error: SdkError<E>) -> RequestError
-where
-    E: StdError + ProvideErrorMetadata + Send + Sync + 'static,
-{
-    match &error {
-        SdkError::ConstructionFailure(_) => unsent(error),
-        // An earlier try may have been executed, before the credentials expired.
-        _ if has_no_credentials(&error) || has_no_scheme(&error) => unsent(error),
-        SdkError::ServiceError(context) => {
-            let is_client_error = context.raw().status().is_client_error();
-            let code = context.err().code().map(str::to_owned);
-            let (kind, message) = explain(table, context.err().code(), context.err().message());
-            let classified = Error::new(kind, message).with_source(error);
-            match code.as_deref() {
-                _ if !is_client_error => RequestError::Unknown(classified),
-                Some("ValidationException") => RequestError::Invalid(classified),
+    /// The result of a conditional write. `in_doubt`: an earlier try of the SDK may have been executed.
+    pub(super) fn write_result<I>(self, table: &str, in_doubt: bool) -> WriteResult<I> {
+        let result = match self {
+            Self::NotExecuted(DynamoError::ConditionalCheckFailedException(failed)) => {
+                return WriteResult::Rejected(failed.item);
+            }
+            _ if in_doubt || self.is_unknown() => WriteResult::Unknown,
+            Self::NotExecuted(ref error) => match error.code() {
+                Some("ValidationException") => WriteResult::Invalid,
                 Some(
                     "TransactionConflictException"
                     | "TransactionInProgressException"
                     | "ReplicatedWriteConflictException",
-                ) => RequestError::Conflict(classified),
-                _ => RequestError::NotExecuted(classified),
+                ) => WriteResult::Conflict,
+                _ => WriteResult::NotApplied,
+            },
+            _ => WriteResult::NotApplied,
+        };
+        result(self.explain(table))
+    }
+
+    /// Returns the error for the caller: what happened, and who can fix it.
+    pub(super) fn explain(self, table: &str) -> Error {
+        match self {
+            Self::NotExecuted(error) | Self::Failed(error) => {
+                let (kind, message) = explain(table, error.code(), error.message());
+                Error::new(kind, message).with_source(error)
             }
-        }
-        // A timeout, a dispatch failure, an unreadable response, or a kind of a later version.
-        _ => {
-            let message = "DynamoDB could not be reached, or its response was lost";
-            RequestError::Unknown(Error::new(ErrorKind::Unavailable, message).with_source(error))
+            Self::Unsent(error) => unsent(error),
+            Self::Lost(error) => {
+                let message = "DynamoDB could not be reached, or its response was lost";
+                Error::new(ErrorKind::Unavailable, message).with_source(error)
+            }
+            Self::TimedOut(after) => {
+                let message = format!("DynamoDB did not respond within {} ms", after.as_millis());
+                Error::new(ErrorKind::Unavailable, message)
+            }
         }
     }
 }
 
+fn unsent(error: SdkError<DynamoError>) -> Error {
+    let contains = |text| source_containing(&error, text).is_some();
+    let hint = if has_no_credentials(&error) && is_function() {
+        "there are no usable AWS credentials: give the function a role"
+    } else if has_no_credentials(&error) {
+        "there are no usable AWS credentials: sign in (`aws sso login`), name a profile \
+         (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    } else if contains("Missing Region") || contains("missing signing region") {
+        "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
+         any, such as us-east-1"
+    } else if has_no_scheme(&error) {
+        "the DynamoDB endpoint has no scheme: AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or \
+         https://, and so must an endpoint set in code"
+    } else {
+        "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
+         valid endpoint and the table's name"
+    };
+    let message = missing_feature(&error).unwrap_or_else(|| hint.to_owned());
+    Error::new(ErrorKind::Configuration, message).with_source(error)
+}
+
 /// Maps each of DynamoDB's error codes ("Error handling with DynamoDB", developer guide).
-fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind, String) {
+pub(super) fn explain(
+    table: &str,
+    code: Option<&str>,
+    detail: Option<&str>,
+) -> (ErrorKind, String) {
     let detail = detail.unwrap_or("no detail");
-    match code {
-        Some("ResourceNotFoundException") => (
-            ErrorKind::Configuration,
-            format!(
-                "table `{table}` does not exist in this account and region: create it, or correct \
-                     the table's name"
-            ),
+    let message = match code {
+        Some("ResourceNotFoundException") => format!(
+            "table `{table}` does not exist in this account and region: create it, or correct the \
+             table's name"
         ),
-        Some("ValidationException") => (
-            ErrorKind::Configuration,
-            format!(
-                "table `{table}` rejects the request as invalid: compare its key attributes with \
-                     those of the TableSchema (default: partition key `pk`, string). DynamoDB says: \
-                     {detail}"
-            ),
+        Some("ValidationException") => format!(
+            "table `{table}` rejects the request as invalid: compare its key attributes with those of \
+             the TableSchema (default: partition key `pk`, string). DynamoDB says: {detail}"
         ),
         Some(
             code @ ("AccessDeniedException"
@@ -128,18 +133,17 @@ fn explain(table: &str, code: Option<&str>, detail: Option<&str>) -> (ErrorKind,
             | "IncompleteSignatureException"
             | "MissingAuthenticationTokenException"
             | "ExpiredTokenException"),
-        ) => (
-            ErrorKind::Configuration,
-            format!(
-                "DynamoDB denies access to table `{table}` ({code}): {}",
-                needs(denied_action(detail))
-            ),
-        ),
+        ) => {
+            let needs = needs(denied_action(detail));
+            format!("DynamoDB denies access to table `{table}` ({code}): {needs}")
+        }
         code => {
             let code = code.unwrap_or("an unnamed error");
-            (ErrorKind::Unavailable, format!("DynamoDB responded with {code}: {detail}"))
+            let message = format!("DynamoDB responded with {code}: {detail}");
+            return (ErrorKind::Unavailable, message);
         }
-    }
+    };
+    (ErrorKind::Configuration, message)
 }
 
 /// The reader of the hint: the author of a function, or a developer.
@@ -149,10 +153,8 @@ fn is_function() -> bool {
 
 fn needs(action: Option<&str>) -> String {
     let who = if is_function() { "the function's role needs" } else { "your credentials need" };
-    match action {
-        Some(action) => format!("{who} {action} on it"),
-        None => format!("{who} dynamodb:GetItem, PutItem and UpdateItem on it"),
-    }
+    let what = action.unwrap_or("dynamodb:GetItem, PutItem and UpdateItem");
+    format!("{who} {what} on it")
 }
 
 /// Returns the action that DynamoDB names: "… is not authorized to perform: dynamodb:PutItem on
@@ -162,18 +164,17 @@ fn denied_action(message: &str) -> Option<&str> {
     action.split_whitespace().next().filter(|action| action.starts_with("dynamodb:"))
 }
 
-/// Returns the first error in the chain of sources whose text contains `part`. The SDK has no type
-/// for some causes, only a sentence.
+/// The error and its sources.
+fn chain<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// Returns the text of the first error in the chain of sources that contains `part`. The SDK has no
+/// type for some causes, only a sentence.
 fn source_containing(error: &(dyn StdError + 'static), part: &str) -> Option<String> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if text.contains(part) {
-            return Some(text);
-        }
-        next = error.source();
-    }
-    None
+    chain(error).map(ToString::to_string).find(|text| text.contains(part))
 }
 
 /// Returns the hint if the profile needs a feature of `aws-config` that this program was built
@@ -198,14 +199,7 @@ fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
 /// The SDK reports missing credentials as a dispatch failure, like a broken connection. Only the
 /// chain of sources distinguishes them.
 fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if error.is::<aws_credential_types::provider::error::CredentialsError>() {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    chain(error).any(<dyn StdError>::is::<CredentialsError>)
 }
 
 fn has_no_scheme(error: &(dyn StdError + 'static)) -> bool {
@@ -214,8 +208,6 @@ fn has_no_scheme(error: &(dyn StdError + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use aws_credential_types::provider::error::CredentialsError;
-
     use super::*;
 
     /// As `aws-config` 1.13 reports it.

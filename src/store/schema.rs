@@ -91,24 +91,17 @@ impl Attribute {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSchema {
-    keys: Keys,
+    /// The attribute with the record's key: the partition key, or the sort key of a composite key.
+    key: Cow<'static, str>,
+    /// The partition key of a composite key, and its one value for all records.
+    partition: Option<(Cow<'static, str>, String)>,
     names: [Cow<'static, str>; ALL.len()],
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
-    /// The record's key is the partition key.
-    Partition { name: Cow<'static, str> },
-    /// The partition key has one value for all records; the record's key is the sort key.
-    Composite { partition: Cow<'static, str>, value: String, sort: Cow<'static, str> },
 }
 
 impl Default for TableSchema {
     fn default() -> Self {
-        Self {
-            keys: Keys::Partition { name: "pk".into() },
-            names: ALL.map(|(_, name, _)| Cow::Borrowed(name)),
-        }
+        let names = ALL.map(|(_, name, _)| Cow::Borrowed(name));
+        Self { key: "pk".into(), partition: None, names }
     }
 }
 
@@ -121,9 +114,8 @@ impl TableSchema {
     /// let schema = TableSchema::default().partition_key("id");
     /// ```
     #[must_use]
-    pub fn partition_key(mut self, name: impl Into<Cow<'static, str>>) -> Self {
-        self.keys = Keys::Partition { name: name.into() };
-        self
+    pub fn partition_key(self, name: impl Into<Cow<'static, str>>) -> Self {
+        Self { key: name.into(), partition: None, ..self }
     }
 
     /// For a table with a composite key: the partition key `partition` always has the value
@@ -138,14 +130,13 @@ impl TableSchema {
     /// ```
     #[must_use]
     pub fn composite_key(
-        mut self,
+        self,
         partition: impl Into<Cow<'static, str>>,
         value: impl Into<String>,
         sort: impl Into<Cow<'static, str>>,
     ) -> Self {
-        self.keys =
-            Keys::Composite { partition: partition.into(), value: value.into(), sort: sort.into() };
-        self
+        let partition = Some((partition.into(), value.into()));
+        Self { key: sort.into(), partition, ..self }
     }
 
     /// Renames an attribute. Do this before the first record is written: records keep the names that
@@ -163,24 +154,19 @@ impl TableSchema {
         self
     }
 
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.keys
+    /// The attribute that holds the record's key.
+    pub(crate) fn key_name(&self) -> &str {
+        &self.key
     }
 
-    pub(crate) fn partition_key_name(&self) -> &str {
-        match &self.keys {
-            Keys::Partition { name } => name,
-            Keys::Composite { partition, .. } => partition,
-        }
+    /// The partition key of a composite key, and its one value.
+    pub(crate) fn partition(&self) -> Option<(&str, &str)> {
+        self.partition.as_ref().map(|(name, value)| (name.as_ref(), value.as_str()))
     }
 
-    /// The attributes that make up the table's key.
+    /// The attributes that make up the table's key; the partition key is first.
     pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
-        let (partition, sort) = match &self.keys {
-            Keys::Partition { name } => (name, None),
-            Keys::Composite { partition, sort, .. } => (partition, Some(sort)),
-        };
-        std::iter::once(partition).chain(sort).map(AsRef::as_ref)
+        self.partition().map(|(name, _)| name).into_iter().chain([self.key_name()])
     }
 
     pub(crate) fn name(&self, attribute: Attribute) -> &str {
@@ -189,23 +175,15 @@ impl TableSchema {
 
     /// The longest value that the attribute with the record's key can hold, in bytes.
     pub(crate) fn max_key_bytes(&self) -> usize {
-        match self.keys {
-            Keys::Partition { .. } => MAX_PARTITION_KEY_BYTES,
-            Keys::Composite { .. } => MAX_SORT_KEY_BYTES,
-        }
+        if self.partition.is_some() { MAX_SORT_KEY_BYTES } else { MAX_PARTITION_KEY_BYTES }
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        let mut names: Vec<&str> = self.names.iter().map(AsRef::as_ref).collect();
-        match &self.keys {
-            Keys::Partition { name } => names.push(name),
-            Keys::Composite { partition, value, sort } => {
-                names.extend([partition.as_ref(), sort.as_ref()]);
-                if value.is_empty() {
-                    return Err(invalid("the fixed value of the partition key is empty"));
-                }
-            }
+        if self.partition().is_some_and(|(_, value)| value.is_empty()) {
+            return Err(invalid("the fixed value of the partition key is empty"));
         }
+        let mut names: Vec<&str> = self.names.iter().map(AsRef::as_ref).collect();
+        names.extend(self.key_names());
         names.sort_unstable();
         if names.iter().any(|name| name.is_empty() || name.len() > 255) {
             return Err(invalid("an attribute name has 1 to 255 bytes"));

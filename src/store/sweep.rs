@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use futures_util::TryFutureExt;
 
 use super::expression::Expression;
 use super::{Reply, Table, WriteResult};
@@ -17,14 +18,42 @@ use crate::store::record::{self, Item, Record, Version};
 /// (`docs/protocol.md`).
 const NO_DELAYED_REQUEST_AFTER: Duration = Duration::from_secs(3600);
 
-/// An item that may be deleted, as it was read.
+/// An item of [`Page::expired`](crate::admin::Page::expired): a record, or a part of a large answer, that
+/// has been expired for more than an hour.
+///
+/// ```
+/// # doc_examples::run(async |sandbox, idempotency| {
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::admin::{Expired, Select};
+///
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// sandbox.clock().advance(Duration::from_secs(26 * 3600)); // a day is the default retention
+/// let page = idempotency.admin().page(0, 1, Select::Expired, None).await?;
+/// assert_eq!(page.expired.iter().map(Expired::pk).collect::<Vec<_>>(), ["payments#order-42"]);
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Expired {
-    pub(crate) key: RecordKey,
+pub struct Expired {
+    key: RecordKey,
     expires_at: i64,
     /// The version of a record. A part of an answer has none, because its expiry only moves to
     /// later times.
     version: Option<Version>,
+}
+
+impl Expired {
+    /// Returns the key in its stored form, `scope#key`.
+    ///
+    /// ```
+    /// fn log(expired: &dynamodb_idempotency::admin::Expired) {
+    ///     println!("{}", expired.pk());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn pk(&self) -> &str {
+        self.key.as_str()
+    }
 }
 
 impl Table {
@@ -41,18 +70,16 @@ impl Table {
         now: Timestamp,
     ) -> Result<Option<Expired>, Error> {
         let before = now.minus(NO_DELAYED_REQUEST_AFTER);
-        let (expires_at, version) = if RecordKey::is_of_part(key.as_str()) {
-            (record::part_expires_at(&self.schema, &item)?, None)
+        let (expires_at, version) = if key.is_of_part() {
+            (record::part_expires_at(&self.schema, item)?, None)
         } else {
             let record = Record::decode(&self.schema, item)?;
-            (record.expires_at, Some(record.version()))
+            (record.header.expires_at, Some(record.header.version()))
         };
-        let is_over = |end: Timestamp| end < before;
-        let lease_is_over =
-            version.as_ref().and_then(|seen| seen.lease_expires_at).is_none_or(is_over);
-        let retention_is_over = is_over(Timestamp::from_millis(expires_at.saturating_mul(1000)));
-        let is_deletable = retention_is_over && lease_is_over;
-        Ok(is_deletable.then_some(Expired { key, expires_at, version }))
+        let retention_ends = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let lease_ends = version.as_ref().and_then(|seen| seen.lease_expires_at);
+        let ended = lease_ends.map_or(retention_ends, |end| end.max(retention_ends));
+        Ok((ended < before).then_some(Expired { key, expires_at, version }))
     }
 
     /// Deletes an item that has not changed since it was read.
@@ -72,7 +99,9 @@ impl Table {
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .set_return_consumed_capacity(self.capacity.clone());
-        self.write(Box::pin(request.send()), self.request_timeout).await
+            .set_return_consumed_capacity(self.capacity.clone())
+            .send()
+            .map_ok(|output| output.consumed_capacity);
+        self.write("DeleteItem", Box::pin(request), self.request_timeout).await
     }
 }

@@ -1,7 +1,7 @@
 //! A clock that tests control.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::interceptors::BeforeDeserializationInterceptorContextMut;
@@ -31,7 +31,7 @@ use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 #[derive(Clone, Debug, Default)]
 pub struct SandboxClock {
     /// Whole seconds, like the `Date` header.
-    ahead: Arc<AtomicI64>,
+    ahead: Arc<AtomicU64>,
 }
 
 impl SandboxClock {
@@ -48,7 +48,7 @@ impl SandboxClock {
     /// ```
     pub fn advance(&self, by: Duration) {
         let seconds = by.as_secs() + u64::from(by.subsec_nanos() > 0);
-        self.ahead.fetch_add(seconds.try_into().unwrap_or(i64::MAX), Ordering::SeqCst);
+        self.ahead.fetch_add(seconds, Ordering::SeqCst);
     }
 
     /// Returns the current time of the clock.
@@ -64,11 +64,7 @@ impl SandboxClock {
     /// ```
     #[must_use]
     pub fn now(&self) -> SystemTime {
-        SystemTimeSource::new().now() + Duration::from_secs(self.ahead().unsigned_abs())
-    }
-
-    fn ahead(&self) -> i64 {
-        self.ahead.load(Ordering::SeqCst)
+        SystemTimeSource::new().now() + Duration::from_secs(self.ahead.load(Ordering::SeqCst))
     }
 }
 
@@ -93,7 +89,8 @@ impl Intercept for SandboxClock {
         let headers = context.response_mut().headers_mut();
         if let Some(date) = headers.get("date") {
             let date = DateTime::from_str(date, DateTimeFormat::HttpDate)?;
-            let date = DateTime::from_secs(date.secs().saturating_add(self.ahead()));
+            let ahead = self.ahead.load(Ordering::SeqCst);
+            let date = DateTime::from_secs(date.secs().saturating_add_unsigned(ahead));
             headers.try_insert("date", date.fmt(DateTimeFormat::HttpDate)?)?;
         }
         Ok(())

@@ -40,7 +40,7 @@ use std::fmt;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 pub use self::clock::SandboxClock;
 pub use self::record::SandboxRecord;
@@ -76,9 +76,9 @@ const TABLE: &str = "idempotency";
 pub struct Sandbox {
     client: Client,
     clock: SandboxClock,
-    schema: TableSchema,
     idempotency: Idempotency,
-    server: JoinHandle<()>,
+    /// Ends when it is dropped.
+    _server: JoinSet<()>,
 }
 
 impl Sandbox {
@@ -121,7 +121,8 @@ impl Sandbox {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(not_started)?;
         let address = listener.local_addr().map_err(not_started)?;
         let database = dynoxide::Database::memory().map_err(not_started)?;
-        let server = tokio::spawn(dynoxide::server::serve_on(listener, database));
+        let mut server = JoinSet::new();
+        server.spawn(dynoxide::server::serve_on(listener, database));
         let clock = SandboxClock::default();
         let config = Config::builder()
             .behavior_version(BehaviorVersion::latest())
@@ -132,11 +133,10 @@ impl Sandbox {
             .time_source(clock.clone())
             .interceptor(clock.clone());
         let client = Client::from_conf(config.build());
-        let builder = Idempotency::builder(client.clone(), TABLE).schema(schema.clone());
+        let builder = Idempotency::builder(client.clone(), TABLE).schema(schema);
         let idempotency = builder.enabled().build()?;
-        let sandbox = Self { client, clock, schema, idempotency, server };
-        sandbox.idempotency.create_table().await?;
-        Ok(sandbox)
+        idempotency.create_table().await?;
+        Ok(Self { client, clock, idempotency, _server: server })
     }
 
     /// Returns an [`Idempotency`] on the table, with the default policy.
@@ -172,7 +172,7 @@ impl Sandbox {
     /// ```
     pub fn builder(&self) -> Builder {
         let builder = Idempotency::builder(self.client.clone(), TABLE);
-        builder.schema(self.schema.clone()).enabled()
+        builder.schema(self.idempotency.core.table.schema.clone()).enabled()
     }
 
     /// Returns a client of the embedded DynamoDB, for your own tables.
@@ -234,12 +234,6 @@ impl Sandbox {
     /// ```
     pub fn record(&self, scope: impl Into<Scope>, key: impl Into<String>) -> SandboxRecord<'_> {
         SandboxRecord::new(self, scope.into(), key.into())
-    }
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        self.server.abort();
     }
 }
 

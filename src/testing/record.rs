@@ -12,11 +12,10 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::ops::admin::StoredRecord;
-use crate::protocol::Status;
-use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{self, Item, OwnRecord, Record, random_owner};
+use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::Attribute;
+use crate::store::{Consistency, Table};
 
 /// How long ago leases and retentions ended.
 const LONG_AGO: Duration = Duration::from_secs(60);
@@ -138,8 +137,7 @@ impl<'a> SandboxRecord<'a> {
     /// `Scope::new("orders").tenant("acme")`. [`ErrorKind::UnknownRecord`] if the item is not a
     /// record.
     pub async fn pending(&self, lease_left: Duration) -> Result<(), Error> {
-        let now = self.now();
-        self.write_pending(now.plus(lease_left)).await
+        self.write(State::Pending { lease_expires_at: self.now().plus(lease_left) }, None).await
     }
 
     /// Writes a record whose owner died, and whose lease expired one minute ago.
@@ -156,8 +154,7 @@ impl<'a> SandboxRecord<'a> {
     /// # Errors
     /// The same as for [`pending`](Self::pending).
     pub async fn abandoned(&self) -> Result<(), Error> {
-        let now = self.now();
-        self.write_pending(now.minus(LONG_AGO)).await
+        self.write(State::Pending { lease_expires_at: self.now().minus(LONG_AGO) }, None).await
     }
 
     /// Writes a completed record with this answer, stored in plain form.
@@ -196,8 +193,7 @@ impl<'a> SandboxRecord<'a> {
             Error::new(ErrorKind::InvalidInput, "the answer cannot be serialized to JSON")
                 .with_source(source)
         })?;
-        let item = self.completed_item(Answer::Json(json.into()).readable()).await?;
-        self.put(item).await
+        self.write(State::Completed, Some(Answer::Json(json.into()).readable())).await
     }
 
     /// Writes a record of a failure that is kept, without an error to replay.
@@ -218,12 +214,7 @@ impl<'a> SandboxRecord<'a> {
     /// # Errors
     /// The same as for [`pending`](Self::pending).
     pub async fn failed(&self) -> Result<(), Error> {
-        let schema = &self.table().schema;
-        let mut item = self.completed_item(AttributeValue::Null(true)).await?;
-        item.remove(schema.name(Attribute::Response));
-        let status = AttributeValue::S(Status::Failed.as_str().to_owned());
-        item.insert(schema.name(Attribute::Status).to_owned(), status);
-        self.put(item).await
+        self.write(State::Failed, None).await
     }
 
     /// Changes the existing record so that its lease and its retention have ended.
@@ -249,7 +240,7 @@ impl<'a> SandboxRecord<'a> {
             Error::new(ErrorKind::InvalidInput, "there is no record that could expire")
         })?;
         let ended = self.now().minus(LONG_AGO);
-        let expires_at = AttributeValue::N(ended.seconds_up().to_string());
+        let expires_at = record::number(ended.seconds_up());
         item.insert(schema.name(Attribute::ExpiresAt).to_owned(), expires_at);
         if let Some(lease) = item.get_mut(schema.name(Attribute::LeaseExpiresAt)) {
             *lease = record::number(ended.millis());
@@ -272,22 +263,17 @@ impl<'a> SandboxRecord<'a> {
     /// The same as for [`pending`](Self::pending).
     pub async fn read(&self) -> Result<Option<StoredRecord>, Error> {
         let admin = self.sandbox.idempotency.admin();
-        self.check_scope()?;
+        self.record_key()?;
         admin.record(&self.scope, &self.key, KeyForm::Verbatim).await
     }
 
-    async fn write_pending(&self, lease_expires_at: Timestamp) -> Result<(), Error> {
-        let own_record = self.own_record().await?;
-        let expires_at = lease_expires_at.plus(RETENTION).seconds_up();
+    async fn write(&self, state: State, response: Option<AttributeValue>) -> Result<(), Error> {
+        let (own_record, now) = (self.own_record().await?, self.now());
+        let lease_expires_at = state.lease_expires_at();
+        let completed_at = lease_expires_at.is_none().then_some(now);
+        let expires_at = lease_expires_at.unwrap_or(now).plus(RETENTION).seconds_up();
         let schema = &self.table().schema;
-        self.put(record::pending_item(schema, &own_record, lease_expires_at, expires_at)).await
-    }
-
-    async fn completed_item(&self, response: AttributeValue) -> Result<Item, Error> {
-        let own_record = self.own_record().await?;
-        let now = self.now();
-        let expires_at = now.plus(RETENTION).seconds_up();
-        Ok(record::completed_item(&self.table().schema, &own_record, now, expires_at, response))
+        self.put(own_record.item(schema, state, completed_at, expires_at, response)).await
     }
 
     /// Returns the record of another caller.
@@ -295,23 +281,25 @@ impl<'a> SandboxRecord<'a> {
         let invalid = |message| Error::new(ErrorKind::InvalidInput, message);
         let named = self.fingerprint.clone().map_err(invalid)?;
         let key = self.record_key()?;
-        let Some(item) = self.item().await? else {
-            let fingerprint = named.unwrap_or_else(|| Fingerprint::builder().finish());
-            return OwnRecord::first(key, fingerprint, self.now());
-        };
-        let record = Record::decode(&self.table().schema, item)?;
-        Ok(OwnRecord {
-            key,
-            owner: random_owner()?,
-            attempt: record.attempt,
-            fingerprint: named.map_or(record.fingerprint, Fingerprint::to_store),
-            created_at: record.created_at,
+        let decode = |item| Record::decode(&self.table().schema, item);
+        let found = self.item().await?.map(decode).transpose()?;
+        let request = named.unwrap_or_else(|| Fingerprint::builder().finish()).to_store();
+        let owner = random_owner()?;
+        Ok(match found {
+            None => {
+                OwnRecord { key, owner, attempt: 1, fingerprint: request, created_at: self.now() }
+            }
+            Some(Record { header: Header { attempt, created_at, .. }, fingerprint, .. }) => {
+                let fingerprint = if named.is_some() { request } else { fingerprint };
+                OwnRecord { key, owner, attempt, fingerprint, created_at }
+            }
         })
     }
 
     async fn item(&self) -> Result<Option<Item>, Error> {
         let table = self.table();
-        table.get(&self.record_key()?, table.request_timeout).await.outcome
+        let key = self.record_key()?;
+        table.read(&key, Consistency::Strong, table.request_timeout).await.outcome
     }
 
     async fn put(&self, item: Item) -> Result<(), Error> {
@@ -327,7 +315,7 @@ impl<'a> SandboxRecord<'a> {
 
     /// Rejects an encoded scope, as the command line writes it, that was passed as text. As one
     /// segment it would be encoded twice, and no request uses that record.
-    fn check_scope(&self) -> Result<(), Error> {
+    fn record_key(&self) -> Result<RecordKey, Error> {
         let scope = self.scope.as_str();
         let is_encoded_again = ["%2F%25t%2F", "%2525", "%2523", "%252F"];
         let is_text = !scope.contains('/');
@@ -339,11 +327,6 @@ impl<'a> SandboxRecord<'a> {
             );
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        Ok(())
-    }
-
-    fn record_key(&self) -> Result<RecordKey, Error> {
-        self.check_scope()?;
         let limit = self.table().schema.max_key_bytes();
         RecordKey::new(&self.scope, &self.key, KeyForm::Verbatim, limit)
     }

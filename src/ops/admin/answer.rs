@@ -2,7 +2,7 @@
 
 use crate::answer::codec::Coder;
 use crate::answer::{Answer, HttpAnswer, Manifest, Stored};
-use crate::store::record::{NoResult, StoredStep};
+use crate::store::record::StoredStep;
 
 /// The answer that repeats of an operation get, or the result of a step.
 ///
@@ -71,10 +71,7 @@ impl StoredAnswer {
             (StoredStep::Encoded(bytes), Err(_)) if !coder.is_set() => {
                 Self::Encoded { bytes: bytes.len() as u64 }
             }
-            (_, Err(NoResult::Unread(reason))) => Self::Unavailable(reason),
-            (_, Err(NoResult::NeverStored)) => {
-                Self::Unavailable("its result could not be stored".to_owned())
-            }
+            (_, Err(error)) => Self::Unavailable(error.to_string()),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::ops::preflight::finding::{Finding, Severity};
 use crate::ops::preflight::{Checks, OWN_SCOPE};
 use crate::store::key::{RecordKey, Scope};
 use crate::store::schema::Attribute;
-use crate::store::{Access, Inspection};
+use crate::store::{Access, Inspection, Obstacle, keys_of};
 
 /// The number of round trips from which the median latency is computed.
 const ROUND_TRIPS: usize = 5;
@@ -68,8 +68,8 @@ impl Admin<'_> {
 
     /// Describes the table, and finds problems of its state, keys and time to live.
     async fn described(&self, checks: &mut Checks<'_>) -> Option<TableDescription> {
-        let (table, limit) = (self.table(), self.table().request_timeout);
-        let (described, ttl) = future::join(table.describe(limit), table.describe_ttl(limit)).await;
+        let table = self.table();
+        let (described, ttl) = future::join(table.describe(), table.describe_ttl()).await;
         let description = checks.response("table", "dynamodb:DescribeTable", described)?;
         shape(checks, &description);
         time_to_live(checks, ttl);
@@ -78,27 +78,18 @@ impl Admin<'_> {
 
     async fn backups(&self, checks: &mut Checks<'_>) {
         const SUBJECT: &str = "backups";
-        let result = match self.table().describe_backups(self.table().request_timeout).await {
-            // The table was described just before.
-            Inspection::NoResponse(error) => Inspection::Failed(error),
-            result => result,
-        };
+        let result = self.table().describe_backups().await.map_err(only_this_request);
         let action = "dynamodb:DescribeContinuousBackups";
         let Some(description) = checks.response(SUBJECT, action, result) else { return };
-        let recovery = description
-            .as_ref()
-            .and_then(|description| description.point_in_time_recovery_description())
-            .and_then(|recovery| recovery.point_in_time_recovery_status());
-        checks.findings.push(match recovery {
-            Some(PointInTimeRecoveryStatus::Enabled) => {
-                Finding::ok(SUBJECT, "point-in-time recovery is on")
-            }
-            _ => Finding::warning(
-                SUBJECT,
-                "point-in-time recovery is off: if the table is lost, every payment can be made again",
-            )
-            .fix("turn it on"),
-        });
+        let recovery = description.and_then(|backups| backups.point_in_time_recovery_description);
+        let status = recovery.and_then(|recovery| recovery.point_in_time_recovery_status);
+        checks.setting(
+            SUBJECT,
+            status == Some(PointInTimeRecoveryStatus::Enabled),
+            "point-in-time recovery is on",
+            "point-in-time recovery is off: if the table is lost, every payment can be made again",
+            "turn it on",
+        );
     }
 
     /// Checks the clock and the latency.
@@ -113,8 +104,8 @@ impl Admin<'_> {
             let trip = table.clock.now().uptime.since(start);
             match result {
                 // An AccessDenied response has the same latency.
-                Inspection::Answered(()) | Inspection::Denied(_) => trips.push(trip),
-                result => {
+                Ok(()) | Err(Obstacle::Denied(_)) => trips.push(trip),
+                Err(_) => {
                     checks.response("latency", Access::Get.action(), result);
                     break;
                 }
@@ -122,27 +113,32 @@ impl Admin<'_> {
         }
         trips.sort_unstable();
         if let Some(median) = trips.get(trips.len() / 2) {
-            let detail = format!(
-                "a read takes {} ms from here (median of {})",
-                median.as_millis(),
-                trips.len()
-            );
+            let (median, count) = (median.as_millis(), trips.len());
+            let detail = format!("a read takes {median} ms from here (median of {count})");
             checks.findings.push(Finding::ok("latency", detail));
         }
-        let offset = table.clock.offset();
-        let tolerance = self.core.clock_tolerance;
-        let is_fine = Duration::from_millis(offset.unsigned_abs()) <= tolerance;
-        checks.findings.push(if is_fine {
-            let detail = format!("this clock is within {} ms of DynamoDB's", tolerance.as_millis());
-            Finding::ok("clock", detail)
-        } else {
-            let direction = if offset > 0 { "behind" } else { "ahead of" };
-            let detail =
-                format!("this clock is {} ms {direction} DynamoDB's", offset.unsigned_abs());
-            Finding::warning("clock", detail)
-                .fix("leases follow DynamoDB's clock and are not affected, but set this clock")
-        });
+        let (offset, tolerance) = (table.clock.offset(), self.core.clock_tolerance);
+        let (off, at_most) = (offset.unsigned_abs(), tolerance.as_millis());
+        let direction = if offset > 0 { "behind" } else { "ahead of" };
+        checks.setting(
+            "clock",
+            Duration::from_millis(off) <= tolerance,
+            &format!("this clock is within {at_most} ms of DynamoDB's"),
+            &format!("this clock is {off} ms {direction} DynamoDB's"),
+            "leases follow DynamoDB's clock and are not affected, but set this clock",
+        );
         Ok(())
+    }
+}
+
+impl Checks<'_> {
+    /// Adds the finding about a setting of the table: `fine`, or a warning with its fix.
+    fn setting(&mut self, subject: &str, is_fine: bool, fine: &str, warning: &str, fix: &str) {
+        self.findings.push(if is_fine {
+            Finding::ok(subject, fine)
+        } else {
+            Finding::warning(subject, warning).fix(fix)
+        });
     }
 }
 
@@ -159,11 +155,10 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
                 .fix("wait until it is ACTIVE, or restore it and its encryption key")
         }
     });
-    let (keys, are_ours) = checks.table.compare_keys(description);
-    checks.findings.push(if are_ours {
+    let (keys, expected) = (keys_of(description), checks.table.expected_keys());
+    checks.findings.push(if keys == expected {
         Finding::ok("keys", format!("its key is {keys}"))
     } else {
-        let expected = checks.table.expected_keys();
         let detail =
             format!("table `{name}` has the key {keys}, but the TableSchema has {expected}");
         Finding::error("keys", detail).fix(
@@ -173,76 +168,73 @@ fn shape(checks: &mut Checks<'_>, description: &TableDescription) {
     });
 }
 
-fn time_to_live(checks: &mut Checks<'_>, result: Inspection<TimeToLiveDescription>) {
+/// DynamoDB has responded to another request just before, or at the same time.
+fn only_this_request(obstacle: Obstacle) -> Obstacle {
+    match obstacle {
+        Obstacle::NoResponse(error) => Obstacle::Failed(error),
+        obstacle => obstacle,
+    }
+}
+
+fn time_to_live(checks: &mut Checks<'_>, result: Inspection<Option<TimeToLiveDescription>>) {
     const SUBJECT: &str = "time to live";
-    let result = match result {
-        // DynamoDB responded to the other request at the same time.
-        Inspection::NoResponse(error) => Inspection::Failed(error),
-        result => result,
-    };
+    let result = result.map_err(only_this_request);
     let Some(ttl) = checks.response(SUBJECT, "dynamodb:DescribeTimeToLive", result) else { return };
     let (table, ours) = (&checks.table.name, checks.table.schema.name(Attribute::ExpiresAt));
-    let is_on = matches!(
-        ttl.time_to_live_status,
-        Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
-    );
-    checks.findings.push(match ttl.attribute_name() {
-        Some(name) if is_on && name == ours => {
-            Finding::ok(SUBJECT, format!("time to live is on for the attribute `{name}`"))
-        }
-        Some(name) if is_on => Finding::warning(
-            SUBJECT,
-            format!("the time to live of table `{table}` is on for `{name}`, so no record is deleted"),
-        )
-        .fix(format!(
-            "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the TableSchema"
-        )),
-        _ => Finding::warning(
-            SUBJECT,
-            format!("the time to live of table `{table}` is off, so no record is deleted"),
-        )
-        .fix(format!("turn it on for the attribute `{ours}`")),
+    let ttl = ttl.filter(|ttl| {
+        use TimeToLiveStatus::{Enabled, Enabling};
+        matches!(ttl.time_to_live_status, Some(Enabled | Enabling))
     });
+    let (state, fix) = match ttl.as_ref().and_then(|ttl| ttl.attribute_name()) {
+        Some(name) if name == ours => {
+            let detail = format!("time to live is on for the attribute `{name}`");
+            return checks.findings.push(Finding::ok(SUBJECT, detail));
+        }
+        Some(name) => (
+            format!("on for `{name}`"),
+            format!(
+                "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the TableSchema"
+            ),
+        ),
+        None => ("off".to_owned(), format!("turn it on for the attribute `{ours}`")),
+    };
+    let detail = format!("the time to live of table `{table}` is {state}, so no record is deleted");
+    checks.findings.push(Finding::warning(SUBJECT, detail).fix(fix));
 }
 
 /// Checks the settings in the description of a table.
 fn settings(checks: &mut Checks<'_>, table: &TableDescription) {
     let billing = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
-    checks.findings.push(match billing {
-        Some(BillingMode::PayPerRequest) => Finding::ok("billing", "the table is on demand"),
-        _ => Finding::warning(
-            "billing",
-            "the table has provisioned capacity: DynamoDB throttles requests above it",
-        )
-        .fix("switch it to on demand, or watch its throttled requests"),
-    });
-    checks.findings.push(match table.deletion_protection_enabled {
-        Some(true) => Finding::ok("deletion protection", "the table is protected from deletion"),
-        _ => Finding::warning(
-            "deletion protection",
-            "the table is not protected from deletion: without it, every payment can be made again",
-        )
-        .fix("turn deletion protection on, except for tables that you plan to delete"),
-    });
+    checks.setting(
+        "billing",
+        billing == Some(&BillingMode::PayPerRequest),
+        "the table is on demand",
+        "the table has provisioned capacity: DynamoDB throttles requests above it",
+        "switch it to on demand, or watch its throttled requests",
+    );
+    checks.setting(
+        "deletion protection",
+        table.deletion_protection_enabled == Some(true),
+        "the table is protected from deletion",
+        "the table is not protected from deletion: without it, every payment can be made again",
+        "turn deletion protection on, except for tables that you plan to delete",
+    );
     if table.replicas().is_empty() {
         checks.findings.push(Finding::ok("replicas", "the table is in one region"));
         return;
     }
     let regions: Vec<_> = table.replicas().iter().filter_map(|one| one.region_name()).collect();
     let regions = regions.join(", ");
-    checks.findings.push(match table.multi_region_consistency() {
-        Some(MultiRegionConsistency::Strong) => Finding::warning(
-            "replicas",
-            format!("the table is replicated to {regions}, strongly consistent"),
-        )
-        .fix("it supports neither transactions (commit and run_transaction fail) nor time to live"),
-        _ => Finding::warning(
-            "replicas",
-            format!(
-                "the table is replicated to {regions}, eventually consistent: two regions can both \
-                 win a key"
-            ),
-        )
-        .fix("keep the requests of a key in one region"),
-    });
+    let (consistency, fix) = match table.multi_region_consistency() {
+        Some(MultiRegionConsistency::Strong) => (
+            "strongly consistent",
+            "it supports neither transactions (commit and run_transaction fail) nor time to live",
+        ),
+        _ => (
+            "eventually consistent: two regions can both win a key",
+            "keep the requests of a key in one region",
+        ),
+    };
+    let detail = format!("the table is replicated to {regions}, {consistency}");
+    checks.findings.push(Finding::warning("replicas", detail).fix(fix));
 }

@@ -34,13 +34,13 @@ pub use self::answer::StoredAnswer;
 pub use self::record::{Danger, StoredRecord, StoredState};
 pub use self::release::Released;
 pub use self::scan::{Page, Select, TableSize, Unreadable};
-pub use self::sweep::Expired;
+pub use crate::store::Expired;
 
 use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::run::core::Core;
-use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
+use crate::store::{Consistency, Table};
 
 impl Idempotency {
     /// Returns the operations of tools on the table.
@@ -113,10 +113,10 @@ impl Admin<'_> {
     ) -> Result<Option<StoredRecord>, Error> {
         let table = self.table();
         let key = RecordKey::new(scope, key, form, table.schema.max_key_bytes())?;
-        let reply = table.get(&key, table.request_timeout).await;
+        let reply = table.read(&key, Consistency::Strong, table.request_timeout).await;
         let seen_at = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let Some(item) = reply.outcome? else { return Ok(None) };
-        let mut record = StoredRecord::read(self.core, item, seen_at)?;
+        let mut record = StoredRecord::read(self.core, key, item, seen_at)?;
         record.read_parts(self.core).await?;
         Ok(Some(record))
     }

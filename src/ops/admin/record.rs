@@ -14,7 +14,6 @@ use crate::run::core::Core;
 use crate::signals::hashed_key;
 use crate::store::key::RecordKey;
 use crate::store::record::{Item, Record, State, Version};
-use crate::store::schema::{Keys, TableSchema};
 
 /// A record as it was when it was read.
 ///
@@ -130,7 +129,7 @@ impl StoredRecord {
     /// Reads an answer that is stored in parts.
     pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
         let record = Record::decode(&core.table.schema, self.item.clone())?;
-        if let (State::Completed, Some(stored @ Stored::Parts(_))) = (record.state, record.answer)
+        if let Some(stored @ Stored::Parts(_)) = record.answer
             && let StoredState::Completed { answer, .. } = &mut self.state
             && !matches!(answer, StoredAnswer::Encoded { .. })
         {
@@ -139,60 +138,53 @@ impl StoredRecord {
         Ok(())
     }
 
-    pub(super) fn read(core: &Core, item: Item, seen_at: Timestamp) -> Result<Self, Error> {
-        let (schema, most) = (&core.table.schema, core.policy.max_answer_bytes);
-        let pk = pk(schema, &item).unwrap_or_default();
-        let Some((record_key, scope, key)) = RecordKey::parse(pk) else {
-            return Err(no_key(pk));
-        };
-        let (scope, key) = (scope.to_owned(), key.to_owned());
-        let record = Record::decode(schema, item.clone())?;
+    pub(super) fn read(
+        core: &Core,
+        record_key: RecordKey,
+        item: Item,
+        seen_at: Timestamp,
+    ) -> Result<Self, Error> {
+        let most = core.policy.max_answer_bytes;
+        let Record { header, fingerprint, answer, steps } =
+            Record::decode(&core.table.schema, item.clone())?;
         let coder = core.coding.of(&record_key);
-        let version = record.version();
-        let finished_at = record.completed_at.map(Timestamp::to_system);
-        let answer = record.answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
+        let finished_at = header.completed_at.map(Timestamp::to_system);
+        let answer = answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
         Ok(Self {
-            scope,
-            key,
-            state: match (record.state, answer) {
-                (State::Pending { lease_expires_at }, _) => {
+            scope: record_key.scope().to_owned(),
+            key: record_key.key().to_owned(),
+            state: match header.state {
+                State::Pending { lease_expires_at } => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
                 }
-                (State::Completed, Some(answer)) => {
-                    StoredState::Completed { completed_at: finished_at, answer }
-                }
-                (State::Completed, None) => {
-                    let message = "the record is corrupt: it is COMPLETED without an answer";
-                    return Err(Error::new(ErrorKind::UnknownRecord, message));
-                }
-                (State::Failed, answer) => StoredState::Failed { failed_at: finished_at, answer },
-                (State::Released, _) => StoredState::Released,
+                State::Completed => StoredState::Completed {
+                    completed_at: finished_at,
+                    answer: answer.ok_or_else(no_answer)?,
+                },
+                State::Failed => StoredState::Failed { failed_at: finished_at, answer },
+                State::Released => StoredState::Released,
             },
-            attempt: record.attempt,
-            owner: record.owner.to_string(),
-            fingerprint: record.fingerprint.encode().to_vec(),
-            created_at: record.created_at.to_system(),
-            expires_at: Timestamp::from_millis(record.expires_at.saturating_mul(1000)).to_system(),
-            steps: record.steps.map(|steps| {
-                let result = |(name, step): (&str, _)| {
-                    (name.to_owned(), StoredAnswer::of_step(name, step, coder))
+            attempt: header.attempt,
+            owner: header.owner.to_string(),
+            fingerprint: fingerprint.encode().to_vec(),
+            created_at: header.created_at.to_system(),
+            expires_at: Timestamp::from_millis(header.expires_at.saturating_mul(1000)).to_system(),
+            steps: steps.map(|steps| {
+                let result = |(name, step): (String, _)| {
+                    let result = StoredAnswer::of_step(&name, &step, coder);
+                    (name, result)
                 };
-                steps.iter().map(result).collect()
+                steps.into_iter().map(result).collect()
             }),
             seen_at: seen_at.to_system(),
             record_key,
-            version,
+            version: header.version(),
             item,
         })
     }
 
     fn lease_expires_at(&self) -> Option<SystemTime> {
-        match self.state {
-            StoredState::Pending { lease_expires_at } => Some(lease_expires_at),
-            StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
-                None
-            }
-        }
+        self.version.lease_expires_at.map(Timestamp::to_system)
     }
 
     /// Returns the stored status: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
@@ -288,16 +280,13 @@ impl StoredRecord {
         if self.is_expired() {
             return Vec::new();
         }
-        let is_completed = matches!(self.state, StoredState::Completed { .. });
-        let has_steps = self.steps.as_ref().is_some_and(|steps| !steps.is_empty());
-        [
-            (self.lease_left().is_some(), Danger::LiveLease),
-            (is_completed, Danger::Completed),
-            (has_steps, Danger::Steps),
-        ]
-        .into_iter()
-        .filter_map(|(applies, danger)| applies.then_some(danger))
-        .collect()
+        let applies = |danger: &Danger| match danger {
+            Danger::LiveLease => self.lease_left().is_some(),
+            Danger::Completed => matches!(self.state, StoredState::Completed { .. }),
+            Danger::Steps => self.steps.as_ref().is_some_and(|steps| !steps.is_empty()),
+        };
+        let all = [Danger::LiveLease, Danger::Completed, Danger::Steps];
+        all.into_iter().filter(applies).collect()
     }
 
     /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).
@@ -330,23 +319,7 @@ impl StoredRecord {
     }
 }
 
-/// The key of one of the crate's items.
-pub(super) fn record_key(pk: Option<&str>) -> Result<RecordKey, Error> {
-    let pk = pk.unwrap_or_default();
-    RecordKey::of_item(pk).ok_or_else(|| no_key(pk))
-}
-
-fn no_key(pk: &str) -> Error {
-    let message =
-        format!("the key `{pk}` is not of the form `scope#key`: the item is not a record");
+fn no_answer() -> Error {
+    let message = "the record is corrupt: it is COMPLETED without an answer";
     Error::new(ErrorKind::UnknownRecord, message)
-}
-
-/// The value of the attribute that holds the record's key.
-pub(super) fn pk<'a>(schema: &TableSchema, item: &'a Item) -> Option<&'a str> {
-    let name = match schema.keys() {
-        Keys::Partition { name } => name,
-        Keys::Composite { sort, .. } => sort,
-    };
-    item.get(name.as_ref())?.as_s().ok().map(String::as_str)
 }

@@ -103,7 +103,7 @@ impl Admin<'_> {
             Err(None) => Ok(Released::Gone),
             Err(Some(item)) => {
                 let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
-                let now = StoredRecord::read(self.core, item, now)?;
+                let now = StoredRecord::read(self.core, record_key.clone(), item, now)?;
                 // Released by an earlier try whose response was lost, or by another request.
                 let is_released = now.state == StoredState::Released && now.owner == record.owner;
                 Ok(if is_released { Released::Released } else { Released::Changed(Box::new(now)) })

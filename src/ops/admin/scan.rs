@@ -7,14 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use super::record::{pk, record_key};
 use super::{Admin, Expired, StoredRecord};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Status;
 use crate::store::key::{RecordKey, Scope};
 use crate::store::record::Item;
 use crate::store::schema::Attribute;
-use crate::store::{Only, Part};
 
 /// Which records a scan returns. All records are read and billed, whatever is selected.
 ///
@@ -65,7 +63,7 @@ pub enum Select {
 /// assert_eq!(records, 1);
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
     /// The records.
@@ -194,8 +192,9 @@ impl<'a> Admin<'a> {
     /// The same as for [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
     pub async fn approximate_size(&self) -> Result<TableSize, Error> {
         let table = self.table();
-        let result = table.describe(table.request_timeout).await;
-        let description = result.or_error(&table.name, "dynamodb:DescribeTable")?;
+        let described = table.describe().await;
+        let description = described
+            .map_err(|obstacle| obstacle.into_error(&table.name, "dynamodb:DescribeTable"))?;
         let count = |count: Option<i64>| count.and_then(|it| it.try_into().ok()).unwrap_or(0);
         Ok(TableSize {
             items: count(description.item_count),
@@ -245,37 +244,41 @@ impl<'a> Admin<'a> {
             Select::All | Select::Expired => None,
             Select::Pending => Some(Status::Pending),
         };
-        let only = Only { status, prefix: self.scope.map(Scope::as_str) };
-        let part = Part { number: part, of: parts };
+        let prefix = self.scope.map(Scope::as_str);
         let after = after.map(key_at_position).transpose()?;
-        let reply = table.scan(part, only, after).await;
+        let reply = table.scan((part, parts), (status, prefix), after).await;
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
-        let read = reply.outcome.or_error(&table.name, table.scan_action())?;
+        let read = reply
+            .outcome
+            .map_err(|obstacle| obstacle.into_error(&table.name, table.scan_action()))?;
         let mut page = Page {
-            records: Vec::new(),
-            expired: Vec::new(),
-            unreadable: Vec::new(),
             next: read.next.as_ref().map(position_after),
             scanned: read.scanned,
             consumed: read.consumed,
+            ..Page::default()
         };
         for item in read.items {
-            let pk = pk(&table.schema, &item).map(str::to_owned);
-            if !self.has(pk.as_deref()) {
+            let pk = item.get(table.schema.key_name()).and_then(|pk| pk.as_s().ok()).cloned();
+            let text = pk.as_deref().unwrap_or_default();
+            // A common prefix is not enough.
+            let is_within = |scope| {
+                text.strip_prefix(scope).is_some_and(|rest: &str| rest.starts_with(['#', '/']))
+            };
+            if !prefix.is_none_or(is_within) {
                 continue;
             }
-            let has_our_key = pk.as_deref().is_some_and(|pk| RecordKey::of_item(pk).is_some());
+            let key = RecordKey::of_item(text);
             let has = |attribute| item.contains_key(table.schema.name(attribute));
-            let is_record = has_our_key && has(Attribute::Owner) && has(Attribute::Format);
-            let result = match select {
-                Select::Expired => record_key(pk.as_deref())
-                    .and_then(|key| table.long_expired(key, item, now))
-                    .map(|expired| page.expired.extend(expired.map(Expired))),
-                Select::All | Select::Pending => {
-                    if pk.as_deref().is_some_and(RecordKey::is_of_part) {
-                        continue;
-                    }
-                    StoredRecord::read(self.core, item, now).map(|record| page.records.push(record))
+            let is_record = key.is_some() && has(Attribute::Owner) && has(Attribute::Format);
+            let result = match (key, select) {
+                (None, _) => Err(no_key(text)),
+                (Some(key), Select::Expired) => {
+                    table.long_expired(key, item, now).map(|expired| page.expired.extend(expired))
+                }
+                (Some(key), Select::All | Select::Pending) if key.is_of_part() => continue,
+                (Some(key), Select::All | Select::Pending) => {
+                    StoredRecord::read(self.core, key, item, now)
+                        .map(|record| page.records.push(record))
                 }
             };
             if let Err(error) = result {
@@ -284,13 +287,12 @@ impl<'a> Admin<'a> {
         }
         Ok(page)
     }
+}
 
-    /// Returns whether a key belongs to the scope or to a scope below it. A common prefix is not enough.
-    fn has(&self, pk: Option<&str>) -> bool {
-        let Some(scope) = self.scope else { return true };
-        let rest = pk.and_then(|pk| pk.strip_prefix(scope.as_str()));
-        rest.is_some_and(|rest| rest.starts_with(['#', '/']))
-    }
+fn no_key(pk: &str) -> Error {
+    let message =
+        format!("the key `{pk}` is not of the form `scope#key`: the item is not a record");
+    Error::new(ErrorKind::UnknownRecord, message)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::policy::Outage;
 use crate::run::kill_switch::DISABLED_ENV;
 use crate::store::key::{PartName, RecordKey, Scope};
 use crate::store::record::{OwnerId, random_owner};
-use crate::store::{Access, Inspection, Table};
+use crate::store::{Access, Inspection, Obstacle, Table};
 
 /// The scope of a read without the scope of an operation.
 pub(crate) const OWN_SCOPE: &str = "preflight";
@@ -121,8 +121,10 @@ impl Idempotency {
         }
         let key = RecordKey::probe(&Scope::new(OWN_SCOPE))?;
         match table.try_read(&key).await {
-            Inspection::Answered(()) | Inspection::Denied(_) | Inspection::Failed(_) => Ok(()),
-            Inspection::Misconfigured(error) | Inspection::NoResponse(error) => Err(error),
+            Err(obstacle) if obstacle.is_general() => {
+                Err(obstacle.into_error(&table.name, Access::Get.action()))
+            }
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }
@@ -138,33 +140,19 @@ pub(crate) struct Checks<'a> {
 /// The accesses that were tried, described in words, and the responses.
 type AccessResults = (&'static str, Vec<(Access, Inspection<()>)>);
 
-/// All accesses to the records of a scope and to the parts of its large answers, whose leading keys
-/// differ.
-struct Probes {
-    /// An owner that no call has.
-    owner: OwnerId,
-    key: RecordKey,
-}
-
-impl Probes {
-    fn new(scope: &Scope) -> Result<Self, Error> {
-        Ok(Self { owner: random_owner()?, key: RecordKey::probe(scope)? })
-    }
-
-    /// Sends all requests concurrently.
-    async fn send(&self, table: &Table) -> Vec<AccessResults> {
-        let name = PartName { owner: self.owner, digest: &[], number: 0 };
-        let part = self.key.part(&name, table.schema.max_key_bytes());
-        let of_parts = part.iter().map(|part| ("parts of answers", &Access::OF_PARTS[..], part));
-        let all = std::iter::once(("records", &Access::ALL[..], &self.key)).chain(of_parts);
-        let probes = all.map(async |(what, accesses, key)| {
-            let tried = accesses
-                .iter()
-                .map(async |&access| (access, table.try_access(access, key, &self.owner).await));
-            (what, future::join_all(tried).await)
-        });
-        future::join_all(probes).await
-    }
+/// Tries all accesses to the records of a scope and to the parts of its large answers, whose leading
+/// keys differ. Sends all requests concurrently, with an owner that no call has.
+async fn probe(table: &Table, key: &RecordKey, owner: OwnerId) -> Vec<AccessResults> {
+    let part = key.part(&PartName { owner, digest: &[], number: 0 }, table.schema.max_key_bytes());
+    let of_parts = part.iter().map(|part| ("parts of answers", &Access::OF_PARTS[..], part));
+    let all = std::iter::once(("records", &Access::ALL[..], key)).chain(of_parts);
+    let probes = all.map(async |(what, accesses, key)| {
+        let tried = accesses
+            .iter()
+            .map(async |&access| (access, table.try_access(access, key, &owner).await));
+        (what, future::join_all(tried).await)
+    });
+    future::join_all(probes).await
 }
 
 impl<'a> Checks<'a> {
@@ -177,12 +165,12 @@ impl<'a> Checks<'a> {
     /// # Errors
     /// [`ErrorKind::Configuration`] if a scope has no name.
     pub(crate) async fn records(&mut self, scopes: &[Scope]) -> Result<(), Error> {
-        let table = self.table;
         if scopes.is_empty() {
             return self.table_alone().await;
         }
-        let probes = scopes.iter().map(Probes::new).collect::<Result<Vec<_>, _>>()?;
-        let tried = future::join_all(probes.iter().map(|probes| probes.send(table))).await;
+        let (table, owner) = (self.table, random_owner()?);
+        let keys = scopes.iter().map(RecordKey::probe).collect::<Result<Vec<_>, _>>()?;
+        let tried = future::join_all(keys.iter().map(|key| probe(table, key, owner))).await;
         for (scope, tried) in scopes.iter().zip(tried) {
             if !self.may_use(scope, tried) {
                 break;
@@ -195,17 +183,14 @@ impl<'a> Checks<'a> {
     async fn table_alone(&mut self) -> Result<(), Error> {
         const SUBJECT: &str = "records";
         let result = self.table.try_read(&RecordKey::probe(&Scope::new(OWN_SCOPE))?).await;
-        match result {
-            Inspection::Misconfigured(_) | Inspection::NoResponse(_) => {
-                self.response(SUBJECT, Access::Get.action(), result);
-            }
-            Inspection::Answered(()) | Inspection::Denied(_) | Inspection::Failed(_) => {
-                self.findings.push(
-                    Finding::warning(SUBJECT, "no scope is named, so no permission is checked")
-                        .fix("name the scopes of your operations (on the command line: --scope)"),
-                );
-            }
+        if result.as_ref().is_err_and(Obstacle::is_general) {
+            self.response(SUBJECT, Access::Get.action(), result);
+            return Ok(());
         }
+        self.findings.push(
+            Finding::warning(SUBJECT, "no scope is named, so no permission is checked")
+                .fix("name the scopes of your operations (on the command line: --scope)"),
+        );
         Ok(())
     }
 
@@ -217,18 +202,15 @@ impl<'a> Checks<'a> {
         for (what, results) in tried {
             let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
             for (access, result) in results {
-                match result {
-                    Inspection::Denied(message) => {
-                        denied.push(access.action());
-                        words = message;
-                    }
-                    result @ (Inspection::Misconfigured(_) | Inspection::NoResponse(_)) => {
-                        self.response(&subject, access.action(), result);
-                        return false;
-                    }
-                    result => {
-                        is_whole &= self.response(&subject, access.action(), result).is_some();
-                    }
+                if let Err(Obstacle::Denied(message)) = result {
+                    denied.push(access.action());
+                    words = message;
+                    continue;
+                }
+                let is_general = result.as_ref().is_err_and(Obstacle::is_general);
+                is_whole &= self.response(&subject, access.action(), result).is_some();
+                if is_general {
+                    return false;
                 }
             }
             if !denied.is_empty() {
@@ -261,15 +243,17 @@ impl<'a> Checks<'a> {
         let table = &self.table.name;
         let unchecked = format!("the {subject} of table `{table}` cannot be checked");
         let finding = match result {
-            Inspection::Answered(seen) => return Some(seen),
-            Inspection::NoResponse(error) => {
+            Ok(seen) => return Some(seen),
+            Err(Obstacle::NoResponse(error)) => {
                 self.no_response = Some(error);
                 return None;
             }
-            Inspection::Denied(message) => Finding::warning(subject, unchecked)
+            Err(Obstacle::Denied(message)) => Finding::warning(subject, unchecked)
                 .fix(format!("grant {action} on the table (DynamoDB says: {message})")),
-            Inspection::Misconfigured(error) => Finding::error(subject, error.to_string()),
-            Inspection::Failed(error) => {
+            Err(Obstacle::Failed(error)) if error.kind() == ErrorKind::Configuration => {
+                Finding::error(subject, error.to_string())
+            }
+            Err(Obstacle::Failed(error)) => {
                 Finding::warning(subject, format!("{unchecked} now: {error}"))
             }
         };

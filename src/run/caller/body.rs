@@ -14,7 +14,7 @@ use crate::run::driver::WriteBody;
 use crate::run::hook::Resolved;
 use crate::run::placement::{PartsPlan, Place, Unplaced};
 use crate::run::transaction::items::token;
-use crate::store::record::{self, OwnerId};
+use crate::store::record::{self, Bound, OwnerId};
 
 pub(super) struct CallBody<'a> {
     core: &'a Core,
@@ -126,7 +126,7 @@ impl<'a> CallBody<'a> {
         // `limit` is half of the time that is left. The other half is for the record.
         let (owner, expires_at) = (self.owner, write.record.expires_at);
         let parts = PartsPlan { owner, expires_at, time: limit };
-        match self.place(answer, record::item_bytes(&item), Some(parts)).await {
+        match self.place(answer, record::item_bytes(&item, Bound::Upper), Some(parts)).await {
             Ok(stored) => Ok(Some(stored)),
             Err(Unplaced::PartsNotWritten(error)) => Err(error),
             Err(unplaced @ Unplaced::Unstorable(_)) => {

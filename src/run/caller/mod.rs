@@ -225,14 +225,14 @@ impl<'a> Caller<'a> {
 
     /// The answer in the record that was seen last.
     async fn replay(&mut self) -> Result<Progress, Error> {
-        let Some(Record { answer: Some(stored), expires_at, .. }) = self.session.last.take() else {
+        let Some(Record { header, answer: Some(stored), .. }) = self.session.last.take() else {
             return Err(self.session.take_error());
         };
         let generation = self.session.generation;
         let answer = self.read_answer(stored).await?;
         let Self { core, call, .. } = self;
         let request = (&call.key, &call.fingerprint);
-        core.cache_answer(generation, request, &call.policy, expires_at, answer.clone());
+        core.cache_answer(generation, request, &call.policy, header.expires_at, answer.clone());
         Ok(Progress::Replay(answer))
     }
 

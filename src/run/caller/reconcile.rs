@@ -15,7 +15,7 @@ use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, HookResult, Reconciled, Resolved};
 use crate::run::runner::RunOutcome;
 use crate::signals::Ending;
-use crate::store::record::StoredSteps;
+use crate::store::record::steps_bytes;
 
 impl Caller<'_> {
     /// Acquires the key. Boxed, as [`acquire`](super::acquire) is.
@@ -30,7 +30,7 @@ impl Caller<'_> {
     /// Continues after [`Progress::Abandoned`] with the hook's resolution.
     fn resolve(&mut self, resolved: Resolved) -> BoxFuture<'_, Result<Progress, Error>> {
         let steps = self.session.last.as_ref().and_then(|record| record.steps.as_ref());
-        let steps_bytes = steps.map_or(0, StoredSteps::bytes);
+        let steps_bytes = steps.map_or(0, steps_bytes);
         let resolution = match resolved {
             Reconciled::Completed(_) => Resolution::Completed,
             Reconciled::Failed(_) => Resolution::Failed,

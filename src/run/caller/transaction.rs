@@ -15,7 +15,7 @@ use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::placement::Unplaced;
 use crate::run::transaction::items;
-use crate::store::record::{self, OwnRecord};
+use crate::store::record::{ONE_BYTE, OwnRecord};
 
 impl<'a> Caller<'a> {
     /// A call that writes a transaction.
@@ -85,15 +85,13 @@ impl<'a> Caller<'a> {
             }
         };
         let (schema, expires_at) = (&self.core.table.schema, self.expires_at(&own_record));
-        let response = stored.attribute();
-        let record = record::completed_item(
+        let bytes = own_record.completed_bytes(
             schema,
-            &own_record,
             own_record.created_at,
             expires_at,
-            response,
+            stored.attribute(),
         );
-        let prepared = items::prepare(&self.core.table, &own_record.key, &record, &mut items);
+        let prepared = items::prepare(&self.core.table, &own_record.key, bytes, &mut items);
         if let Err(invalid) = prepared {
             return Ok(Progress::ItemsRejected(invalid));
         }
@@ -113,7 +111,7 @@ impl<'a> Caller<'a> {
     /// Chooses the form of an answer, which must lie in the record.
     async fn place(&self, own_record: &OwnRecord, answer: Answer) -> Result<Stored, Unplaced> {
         let (schema, expires_at) = (&self.core.table.schema, self.expires_at(own_record));
-        let rest = record::completed_bytes(schema, own_record, own_record.created_at, expires_at);
+        let rest = own_record.completed_bytes(schema, own_record.created_at, expires_at, ONE_BYTE);
         self.body.place(answer, rest, None).await
     }
 

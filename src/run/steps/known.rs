@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind};
-use crate::store::record::{StoredStep, StoredSteps};
+use crate::store::record::{StoredStep, StoredSteps, steps_bytes};
 
 /// The longest name of a step, in bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -35,7 +35,7 @@ impl Steps {
     pub(crate) fn new(found: Option<StoredSteps>) -> Self {
         let has_map = found.is_some();
         let done = found.unwrap_or_default();
-        let bytes = done.bytes();
+        let bytes = steps_bytes(&done);
         let used = HashSet::new();
         Self(Mutex::new(Known { done, used, bytes, has_map, are_sent: false }))
     }

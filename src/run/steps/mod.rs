@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, RunError};
 use crate::run::execution::Execution;
 use crate::run::user_code;
 use crate::store::record::{Item, Record, State, StoredStep};
-use crate::store::{Reply, WriteResult};
+use crate::store::{Consistency, Reply, WriteResult};
 
 impl Execution {
     /// Runs one part of the operation once. The result of `work` is stored in the record, and a
@@ -180,11 +180,9 @@ impl Execution {
         loop {
             let limit = tries.limit(clock.moment());
             let has_map = self.inner.steps.begin_write();
-            let Reply { outcome, time, .. } = if has_map {
-                table.store_step(own_record, name, value.clone(), limit).await
-            } else {
-                table.store_first_step(own_record, name, value.clone(), limit).await
-            };
+            let step = (name, value.clone());
+            let Reply { outcome, time, .. } =
+                table.store_step(own_record, step, has_map, limit).await;
             self.finish().heard(time);
             let found = match outcome {
                 WriteResult::Applied => {
@@ -195,7 +193,7 @@ impl Execution {
                 WriteResult::Rejected(Some(item)) => Ok(Some(item)),
                 WriteResult::Rejected(None) => {
                     let limit = tries.limit(clock.moment());
-                    table.get(&own_record.key, limit).await.outcome
+                    table.read(&own_record.key, Consistency::Strong, limit).await.outcome
                 }
                 WriteResult::Conflict(error)
                 | WriteResult::TokenUsed(error)
@@ -225,10 +223,10 @@ impl Execution {
     /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
     fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
         let record = Record::decode(&self.inner.core.table.schema, item)?;
-        if record.owner != self.inner.own_record.owner {
+        if record.header.owner != self.inner.own_record.owner {
             return Err(self.lost(name));
         }
-        let State::Pending { .. } = record.state else {
+        let State::Pending { .. } = record.header.state else {
             let message = format!("step `{name}` HAS run and is not stored: its operation is over");
             return Err(Error::new(ErrorKind::InvalidUse, message));
         };

@@ -23,7 +23,6 @@ use crate::run::driver::{EmptyBody, Session, WriteBody};
 use crate::run::errors::lease_lost;
 use crate::run::execution::Execution;
 use crate::signals::Ending;
-use crate::store::record;
 
 /// A commit about to be sent.
 pub(crate) struct Commit {
@@ -174,14 +173,9 @@ impl Execution {
         let response = inner.core.place_answer(stored, self.place_in_record()).await?;
         let until = self.finish().tries_until(now);
         let (completed_at, expires_at) = self.finish().estimate(now);
-        let record = record::completed_item(
-            &table.schema,
-            &inner.own_record,
-            completed_at,
-            expires_at,
-            response.attribute(),
-        );
-        items::prepare(table, &inner.own_record.key, &record, &mut items)?;
+        let (own_record, attribute) = (&inner.own_record, response.attribute());
+        let bytes = own_record.completed_bytes(&table.schema, completed_at, expires_at, attribute);
+        items::prepare(table, &own_record.key, bytes, &mut items)?;
         let mut body = CommitBody { execution: self, response, items: &items, condition: None };
         let now = table.clock.moment();
         inner.commits.begin(answer);

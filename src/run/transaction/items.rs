@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
 use crate::error::{Error, MAX_TRANSACTION_ITEMS};
 use crate::store::Table;
 use crate::store::key::RecordKey;
-use crate::store::record::{self, Item, MAX_ITEM_BYTES, OwnerId};
+use crate::store::record::{self, Bound, Item, MAX_ITEM_BYTES, OwnerId};
 
 /// DynamoDB's limit for all items of a transaction, in bytes.
 const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
@@ -19,11 +19,11 @@ const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) fn prepare(
     table: &Table,
     key: &RecordKey,
-    record: &Item,
+    record_bytes: usize,
     items: &mut [TransactWriteItem],
 ) -> Result<(), Error> {
     let total = check(items)?;
-    fit(record, total)?;
+    fit(record_bytes, total)?;
     distinct(table, key, items)
 }
 
@@ -53,8 +53,7 @@ pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, Error> {
 }
 
 /// Checks that the record fits into a transaction whose other items have `others` bytes.
-fn fit(record: &Item, others: usize) -> Result<(), Error> {
-    let bytes = record::item_bytes(record);
+fn fit(bytes: usize, others: usize) -> Result<(), Error> {
     if bytes > MAX_ITEM_BYTES {
         return Err(answer_too_large(bytes, MAX_ITEM_BYTES));
     }
@@ -115,11 +114,13 @@ impl<'a> Operation<'a> {
     }
 
     /// Two lower bounds: of the largest item or value, and of what counts for the transaction's size.
+    /// DynamoDB itself rejects what is too large and passes this check.
     fn bytes(&self) -> (usize, usize) {
         let (Target::Key(known) | Target::Whole(known)) = self.target;
-        let known = least_bytes(known);
-        let values = self.values.into_iter().flat_map(HashMap::values).map(least_value_bytes);
-        (values.max().unwrap_or(0).max(known), known)
+        let known = record::item_bytes(known, Bound::Lower);
+        let values = self.values.into_iter().flat_map(HashMap::values);
+        let largest = values.map(|value| record::value_bytes(value, Bound::Lower)).max();
+        (largest.unwrap_or(0).max(known), known)
     }
 }
 
@@ -189,26 +190,6 @@ fn is_same_table(a: &str, b: &str) -> bool {
 
 fn bare(table: &str) -> &str {
     table.rsplit('/').next().unwrap_or(table)
-}
-
-/// A lower bound of the bytes that DynamoDB counts. DynamoDB itself rejects what is too large and passes
-/// this check.
-fn least_bytes(item: &Item) -> usize {
-    item.iter().map(|(name, value)| name.len() + least_value_bytes(value)).sum()
-}
-
-fn least_value_bytes(value: &AttributeValue) -> usize {
-    match value {
-        AttributeValue::S(text) => text.len(),
-        AttributeValue::B(bytes) => bytes.as_ref().len(),
-        AttributeValue::Ss(texts) => texts.iter().map(String::len).sum(),
-        AttributeValue::Bs(all) => all.iter().map(|bytes| bytes.as_ref().len()).sum(),
-        AttributeValue::Ns(numbers) => numbers.len(),
-        AttributeValue::M(fields) => 3 + least_bytes(fields),
-        AttributeValue::L(values) => 3 + values.iter().map(least_value_bytes).sum::<usize>(),
-        // Numbers, booleans, NULL, and types of later SDK versions.
-        _ => 1,
-    }
 }
 
 /// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. It only

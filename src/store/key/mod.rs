@@ -160,7 +160,8 @@ impl Scope {
 
     fn check(&self) -> Result<(), Error> {
         if self.operation().is_empty() {
-            return Err(unnamed());
+            let message = "the scope is empty: name the operation";
+            return Err(Error::new(ErrorKind::Configuration, message));
         }
         // All calls without a name would share one tenant.
         let mut segments = self.0.split('/');
@@ -244,21 +245,14 @@ impl RecordKey {
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }
 
-    /// Parses the key of a record into its scope and the caller's key; `None` if it is not valid.
-    pub(crate) fn parse(pk: &str) -> Option<(Self, &str, &str)> {
-        let (scope, key) = pk.split_once('#')?;
-        let is_valid = Scope::from_encoded(scope).is_ok() && !key.is_empty();
-        is_valid.then(|| (Self { pk: pk.to_owned(), scope_len: scope.len() }, scope, key))
-    }
-
     /// Parses the key of one of the crate's items, a record or a part of an answer; `None`
     /// otherwise.
-    #[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
+    #[cfg(feature = "admin")]
     pub(crate) fn of_item(pk: &str) -> Option<Self> {
-        if Self::is_of_part(pk) {
-            return pk.find('#').map(|scope_len| Self { pk: pk.to_owned(), scope_len });
-        }
-        Self::parse(pk).map(|(key, _, _)| key)
+        let (scope, key) = pk.split_once('#')?;
+        let of_item = Self { pk: pk.to_owned(), scope_len: scope.len() };
+        let is_record = || Scope::from_encoded(scope).is_ok() && !key.is_empty();
+        (of_item.is_of_part() || is_record()).then_some(of_item)
     }
 
     /// Returns the key of the part of an answer that `name` identifies:
@@ -269,7 +263,7 @@ impl RecordKey {
     /// longer than `max_bytes`.
     pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
         let PartName { owner, digest, number } = *name;
-        let mut pk = format!("{}/%p/{owner}", &self.pk[..self.scope_len]);
+        let mut pk = format!("{}/%p/{owner}", self.scope());
         let scope_len = pk.len();
         pk.push('#');
         push_hex(&mut pk, digest);
@@ -284,22 +278,30 @@ impl RecordKey {
     }
 
     /// Returns whether this is the key of a part of an answer.
-    pub(crate) fn is_of_part(pk: &str) -> bool {
-        pk.split('#').next().is_some_and(|scope| scope.contains("/%p/"))
+    #[cfg(feature = "admin")]
+    pub(crate) fn is_of_part(&self) -> bool {
+        self.scope().contains("/%p/")
+    }
+
+    /// The caller's key, in its stored form.
+    #[cfg(feature = "admin")]
+    pub(crate) fn key(&self) -> &str {
+        &self.pk[self.scope_len + 1..]
     }
 
     pub(crate) fn as_str(&self) -> &str {
         &self.pk
     }
 
+    /// The encoded scope.
+    pub(crate) fn scope(&self) -> &str {
+        &self.pk[..self.scope_len]
+    }
+
     /// The operation's name for logs, without tenant and key.
     pub(crate) fn operation(&self) -> &str {
-        self.pk[..self.scope_len].split('/').next().unwrap_or_default()
+        self.scope().split('/').next().unwrap_or_default()
     }
-}
-
-fn unnamed() -> Error {
-    Error::new(ErrorKind::Configuration, "the scope is empty: name the operation")
 }
 
 /// The name of a part of an answer within its scope.

@@ -12,28 +12,31 @@ mod owner;
 mod stored_steps;
 
 use std::collections::HashMap;
+use std::str::FromStr;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 pub(crate) use self::owner::random_owner;
-#[cfg(feature = "admin")]
-pub(crate) use self::stored_steps::NoResult;
-pub(crate) use self::stored_steps::{StoredStep, StoredSteps};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::stored_steps::encode_steps;
+pub(crate) use self::stored_steps::{
+    StoredStep, StoredSteps, check_steps, decode_steps, steps_bytes,
+};
 use crate::answer::Stored;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
-#[cfg(any(feature = "admin", feature = "fuzzing", test))]
+#[cfg(any(feature = "admin", test))]
 pub(crate) use crate::protocol::Version;
 pub(crate) use crate::protocol::{Header, OwnerId, State};
 use crate::store::key::RecordKey;
-use crate::store::schema::{Attribute, Keys, TableSchema};
+use crate::store::schema::{Attribute, TableSchema};
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
 /// The layout that this version writes.
-const FORMAT: &str = "1";
+const FORMAT: u32 = 1;
 
 /// DynamoDB's limit for an item: names and values together, in bytes.
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
@@ -41,85 +44,71 @@ pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 /// A record that was read from the table.
 #[derive(Debug)]
 pub(crate) struct Record {
-    pub(crate) owner: OwnerId,
-    pub(crate) state: State,
-    pub(crate) attempt: u32,
+    /// Without a call to compare with, so it belongs to the same request.
+    pub(crate) header: Header,
     pub(crate) fingerprint: StoredFingerprint,
-    pub(crate) created_at: Timestamp,
-    pub(crate) completed_at: Option<Timestamp>,
-    /// In seconds since 1970.
-    pub(crate) expires_at: i64,
     /// Present in a COMPLETED record, and in a FAILED one whose failure can be replayed.
     pub(crate) answer: Option<Stored>,
     /// The outcomes of the operation's steps; `None` if no step was ever stored.
     pub(crate) steps: Option<StoredSteps>,
-    /// How many of the attempts were released or undone, and do not count for `max_attempts`.
-    pub(crate) released_attempts: u32,
 }
 
 impl Record {
     /// Returns the protocol's view of the record, for a call with this fingerprint.
     pub(crate) fn header(&self, request: &Fingerprint) -> Header {
-        Header {
-            owner: self.owner,
-            state: self.state,
-            attempt: self.attempt,
-            released_attempts: self.released_attempts,
-            created_at: self.created_at,
-            completed_at: self.completed_at,
-            expires_at: self.expires_at,
-            steps: self.steps.as_ref().map(StoredSteps::count),
-            is_same_request: request.matches(&self.fingerprint),
-        }
-    }
-
-    #[cfg(any(feature = "admin", feature = "fuzzing", test))]
-    pub(crate) fn version(&self) -> Version {
-        let steps = self.steps.as_ref().map(StoredSteps::count);
-        Version::new(self.owner, self.state, steps, (self.attempt, self.expires_at))
+        Header { is_same_request: request.matches(&self.fingerprint), ..self.header.clone() }
     }
 
     /// Decodes an item that was read under a key of the crate.
     pub(crate) fn decode(schema: &TableSchema, item: Item) -> Result<Self, Error> {
         let mut fields = Fields { schema, item };
-        match fields.take(Attribute::Format) {
-            Some(AttributeValue::N(format)) if format == FORMAT => {}
-            Some(AttributeValue::N(format)) => {
-                let found = format!("the record has format {format}");
-                return Err(match (format.parse::<u64>(), FORMAT.parse::<u64>()) {
-                    (Ok(found_format), Ok(own)) if found_format > own => newer(&found),
-                    _ => unknown(format!("{found}, this version reads format {FORMAT}")),
-                });
+        let Some(AttributeValue::N(format)) = fields.take(Attribute::Format) else {
+            let name = schema.name(Attribute::Format);
+            return Err(unknown(format!(
+                "the item under this key has no numeric `{name}`: it is not a record of this crate"
+            )));
+        };
+        match format.parse() {
+            Ok(FORMAT) => {}
+            Ok(later) if later > FORMAT => {
+                return Err(newer(&format!("the record has format {format}")));
             }
             _ => {
-                return Err(unknown(format!(
-                    "the item under this key has no numeric `{}`: it is not a record of this \
-                     crate",
-                    schema.name(Attribute::Format)
-                )));
+                let message =
+                    format!("the record has format {format}, this version reads format {FORMAT}");
+                return Err(unknown(message));
             }
         }
-        let owner = OwnerId::parse(&fields.string(Attribute::Owner)?).ok_or_else(|| {
-            unknown(format!(
-                "the record's `{}` is not 32 lowercase hex digits",
-                schema.name(Attribute::Owner)
-            ))
+        let owner = fields.required(Attribute::Owner, "32 lowercase hex digits", |owner| {
+            OwnerId::parse(owner.as_s().ok()?)
         })?;
-        let state = fields.state()?;
-        let record = Self {
-            answer: fields.answer_in(state, &owner)?,
-            state,
+        let (state, fingerprint) = (fields.state()?, fields.fingerprint()?);
+        let should = "an answer of a known shape";
+        let decode = |response| Stored::decode(response, &owner);
+        let answer = match state {
+            State::Completed => Some(fields.required(Attribute::Response, should, decode)?),
+            State::Failed => fields.optional(Attribute::Response, should, decode)?,
+            State::Pending { .. } | State::Released => {
+                fields.take(Attribute::Response);
+                None
+            }
+        };
+        let steps = fields.optional(Attribute::Steps, "a map of texts", decode_steps)?;
+        let released_attempts =
+            fields.optional(Attribute::ReleasedAttempts, WHOLE_NUMBER, whole_number)?;
+        let header = Header {
             owner,
+            state,
             attempt: fields.number(Attribute::Attempt)?,
-            fingerprint: fields.fingerprint()?,
+            released_attempts: released_attempts.unwrap_or_default(),
             created_at: fields.timestamp(Attribute::CreatedAt)?,
             completed_at: fields.timestamp(Attribute::CompletedAt).ok(),
             expires_at: fields.number(Attribute::ExpiresAt)?,
-            steps: fields.steps()?,
-            released_attempts: fields.released_attempts()?,
+            steps: steps.as_ref().map(StoredSteps::len),
+            is_same_request: true,
         };
         fields.check_steps_under_another_name(state)?;
-        Ok(record)
+        Ok(Self { header, fingerprint, answer, steps })
     }
 }
 
@@ -149,25 +138,28 @@ impl Fields<'_> {
         unknown(format!("the record is corrupt: its attribute `{name}` should be {should}"))
     }
 
-    fn string(&mut self, attribute: Attribute) -> Result<String, Error> {
-        match self.take(attribute) {
-            Some(AttributeValue::S(text)) if !text.is_empty() => Ok(text),
-            _ => Err(self.corrupt(attribute, "a string")),
-        }
+    /// Reads an attribute, which should be as `should` says.
+    fn required<T>(
+        &mut self,
+        attribute: Attribute,
+        should: &str,
+        read: impl FnOnce(AttributeValue) -> Option<T>,
+    ) -> Result<T, Error> {
+        self.take(attribute).and_then(read).ok_or_else(|| self.corrupt(attribute, should))
     }
 
-    fn number<T: std::str::FromStr>(&mut self, attribute: Attribute) -> Result<T, Error> {
-        match self.take(attribute) {
-            Some(AttributeValue::N(number)) => {
-                number.parse().map_err(|_| self.corrupt(attribute, "a whole number"))
-            }
-            _ => Err(self.corrupt(attribute, "a whole number")),
-        }
+    fn optional<T>(
+        &mut self,
+        attribute: Attribute,
+        should: &str,
+        read: impl FnOnce(AttributeValue) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let Some(value) = self.take(attribute) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| self.corrupt(attribute, should))
     }
 
-    fn released_attempts(&mut self) -> Result<u32, Error> {
-        let is_there = self.item.contains_key(self.schema.name(Attribute::ReleasedAttempts));
-        if is_there { self.number(Attribute::ReleasedAttempts) } else { Ok(0) }
+    fn number<T: FromStr>(&mut self, attribute: Attribute) -> Result<T, Error> {
+        self.required(attribute, WHOLE_NUMBER, whole_number)
     }
 
     fn timestamp(&mut self, attribute: Attribute) -> Result<Timestamp, Error> {
@@ -189,13 +181,9 @@ impl Fields<'_> {
         })
     }
 
-    fn steps(&mut self) -> Result<Option<StoredSteps>, Error> {
-        match self.take(Attribute::Steps) {
-            None => Ok(None),
-            Some(steps) => StoredSteps::decode(steps)
-                .map(Some)
-                .ok_or_else(|| self.corrupt(Attribute::Steps, "a map of texts")),
-        }
+    /// Whether the item has the form of a part of an answer.
+    fn are_of_part(&mut self) -> bool {
+        self.take(Attribute::Format) == Some(format()) && self.take(Attribute::Status).is_none()
     }
 
     /// Detects steps that a program with another [`TableSchema`] stored. Steps under an unknown
@@ -205,8 +193,7 @@ impl Fields<'_> {
             return Ok(());
         }
         let holds_steps = |value: &AttributeValue| {
-            let map = value.as_m().ok().filter(|map| !map.is_empty());
-            map.is_some_and(|map| StoredSteps::decode(AttributeValue::M(map.clone())).is_some())
+            value.is_m() && decode_steps(value.clone()).is_some_and(|steps| !steps.is_empty())
         };
         let Some((name, _)) = self.item.iter().find(|(_, value)| holds_steps(value)) else {
             return Ok(());
@@ -220,7 +207,9 @@ impl Fields<'_> {
     }
 
     fn state(&mut self) -> Result<State, Error> {
-        match self.string(Attribute::Status)?.as_str() {
+        let status = self.take(Attribute::Status);
+        let status = status.as_ref().and_then(|status| status.as_s().ok());
+        match status.map_or("", String::as_str) {
             "PENDING" => {
                 Ok(State::Pending { lease_expires_at: self.timestamp(Attribute::LeaseExpiresAt)? })
             }
@@ -228,16 +217,6 @@ impl Fields<'_> {
             "FAILED" => Ok(State::Failed),
             "RELEASED" => Ok(State::Released),
             _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED, FAILED or RELEASED")),
-        }
-    }
-
-    fn answer_in(&mut self, state: State, owner: &OwnerId) -> Result<Option<Stored>, Error> {
-        match (state, self.take(Attribute::Response)) {
-            (State::Completed | State::Failed, Some(response)) => Stored::decode(response, owner)
-                .map(Some)
-                .ok_or_else(|| self.corrupt(Attribute::Response, "an answer of a known shape")),
-            (State::Completed, None) => Err(self.corrupt(Attribute::Response, "present")),
-            (State::Failed, None) | (State::Pending { .. } | State::Released, _) => Ok(None),
         }
     }
 }
@@ -252,80 +231,10 @@ pub(crate) struct OwnRecord {
     pub(crate) created_at: Timestamp,
 }
 
-#[cfg(any(feature = "testing", feature = "fuzzing"))]
 impl OwnRecord {
-    /// Creates a new owner. Its attempt is 1 unless a record changes that.
-    pub(crate) fn first(
-        key: RecordKey,
-        fingerprint: Fingerprint,
-        created_at: Timestamp,
-    ) -> Result<Self, Error> {
-        let fingerprint = fingerprint.to_store();
-        Ok(Self { key, owner: random_owner()?, attempt: 1, fingerprint, created_at })
-    }
-}
-
-/// The size limit of a failed record without its steps and its failure, in bytes.
-pub(crate) const FAILED_BYTES: usize = 8 * 1024;
-
-/// Returns the complete item of a record, with its answer if it is finished.
-pub(crate) fn item(
-    schema: &TableSchema,
-    (key, fingerprint): (&RecordKey, &StoredFingerprint),
-    header: &Header,
-    response: Option<AttributeValue>,
-) -> Item {
-    let mut item = key_item(schema, key);
-    for (attribute, value) in [
-        (Attribute::Status, AttributeValue::S(header.state.status().as_str().to_owned())),
-        (Attribute::Owner, AttributeValue::S(header.owner.to_string())),
-        (Attribute::Attempt, number(header.attempt)),
-        (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
-        (Attribute::CreatedAt, number(header.created_at.millis())),
-        (Attribute::ExpiresAt, number(header.expires_at)),
-        (Attribute::Format, format()),
-    ] {
-        set(&mut item, schema, attribute, value);
-    }
-    let finished = header.completed_at.map(|at| (Attribute::CompletedAt, at));
-    let lease = header.state.lease_expires_at().map(|at| (Attribute::LeaseExpiresAt, at));
-    for (attribute, at) in finished.into_iter().chain(lease) {
-        set(&mut item, schema, attribute, number(at.millis()));
-    }
-    if header.released_attempts > 0 && header.state != State::Completed {
-        set(&mut item, schema, Attribute::ReleasedAttempts, number(header.released_attempts));
-    }
-    if let Some(response) = response {
-        set(&mut item, schema, Attribute::Response, response);
-    }
-    item
-}
-
-/// Returns the item of a new owner.
-#[cfg(any(feature = "testing", feature = "fuzzing", test))]
-pub(crate) fn pending_item(
-    schema: &TableSchema,
-    own_record: &OwnRecord,
-    lease_expires_at: Timestamp,
-    expires_at: i64,
-) -> Item {
-    own_record.item(schema, State::Pending { lease_expires_at }, None, expires_at, None)
-}
-
-/// Returns the complete item of a finished operation. It can be written even if the pending record
-/// no longer exists.
-pub(crate) fn completed_item(
-    schema: &TableSchema,
-    own_record: &OwnRecord,
-    completed_at: Timestamp,
-    expires_at: i64,
-    response: AttributeValue,
-) -> Item {
-    own_record.item(schema, State::Completed, Some(completed_at), expires_at, Some(response))
-}
-
-impl OwnRecord {
-    fn item(
+    /// Returns the complete item of this record in a state. It can be written even if the pending
+    /// record no longer exists.
+    pub(crate) fn item(
         &self,
         schema: &TableSchema,
         state: State,
@@ -346,6 +255,71 @@ impl OwnRecord {
         };
         item(schema, (&self.key, &self.fingerprint), &header, response)
     }
+
+    /// The [`item_bytes`] of this record once it is completed.
+    pub(crate) fn completed_bytes(
+        &self,
+        schema: &TableSchema,
+        completed_at: Timestamp,
+        expires_at: i64,
+        response: AttributeValue,
+    ) -> usize {
+        let (completed_at, response) = (Some(completed_at), Some(response));
+        let item = self.item(schema, State::Completed, completed_at, expires_at, response);
+        item_bytes(&item, Bound::Upper)
+    }
+}
+
+/// An answer of one byte, to compute the size of the rest of a record.
+pub(crate) const ONE_BYTE: AttributeValue = AttributeValue::Null(true);
+
+/// The size limit of a failed record without its steps and its failure, in bytes.
+pub(crate) const FAILED_BYTES: usize = 8 * 1024;
+
+/// Returns the complete item of a record, with its answer if it is finished.
+pub(crate) fn item(
+    schema: &TableSchema,
+    (key, fingerprint): (&RecordKey, &StoredFingerprint),
+    header: &Header,
+    response: Option<AttributeValue>,
+) -> Item {
+    let state = state_values(header, response).into_iter();
+    let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
+    let released = (header.released_attempts > 0 && header.state != State::Completed)
+        .then(|| (Attribute::ReleasedAttempts, number(header.released_attempts)));
+    let values = state.chain(beginning_values(fingerprint, header)).chain(released);
+    item_of(schema, key, values)
+}
+
+/// The attributes that depend on the state of a record. A write sets them, or removes those without a
+/// value.
+pub(crate) fn state_values(
+    header: &Header,
+    response: Option<AttributeValue>,
+) -> [(Attribute, Option<AttributeValue>); 7] {
+    let status = header.state.status().as_str().to_owned();
+    let time = |at: Timestamp| number(at.millis());
+    [
+        (Attribute::Status, Some(AttributeValue::S(status))),
+        (Attribute::Owner, Some(AttributeValue::S(header.owner.to_string()))),
+        (Attribute::Attempt, Some(number(header.attempt))),
+        (Attribute::ExpiresAt, Some(number(header.expires_at))),
+        (Attribute::LeaseExpiresAt, header.state.lease_expires_at().map(time)),
+        (Attribute::CompletedAt, header.completed_at.map(time)),
+        (Attribute::Response, response),
+    ]
+}
+
+/// The attributes that no write changes later.
+pub(crate) fn beginning_values(
+    fingerprint: &StoredFingerprint,
+    header: &Header,
+) -> [(Attribute, AttributeValue); 3] {
+    [
+        (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
+        (Attribute::CreatedAt, number(header.created_at.millis())),
+        (Attribute::Format, format()),
+    ]
 }
 
 /// Returns the item of a part of an answer. It has no status, so it is never decoded as a record.
@@ -354,115 +328,110 @@ pub(crate) fn part_item(
     key: &RecordKey,
     owner: &OwnerId,
     expires_at: i64,
-    bytes: AttributeValue,
+    bytes: Vec<u8>,
 ) -> Item {
-    let mut item = key_item(schema, key);
-    for (attribute, value) in [
+    let values = [
         (Attribute::Owner, AttributeValue::S(owner.to_string())),
         (Attribute::ExpiresAt, number(expires_at)),
         (Attribute::Format, format()),
-        (Attribute::Response, bytes),
-    ] {
-        set(&mut item, schema, attribute, value);
-    }
-    item
+        (Attribute::Response, AttributeValue::B(Blob::new(bytes))),
+    ];
+    item_of(schema, key, values)
 }
 
 /// Returns when a part of an answer expires, in seconds since 1970.
 ///
 /// # Errors
 /// [`ErrorKind::UnknownRecord`] if the item is not a part that this version knows.
-#[cfg_attr(not(feature = "admin"), expect(dead_code, reason = "only tools find parts"))]
-pub(crate) fn part_expires_at(schema: &TableSchema, item: &Item) -> Result<i64, Error> {
-    let of = |attribute| item.get(schema.name(attribute));
-    let is_known = of(Attribute::Format) == Some(&format()) && of(Attribute::Status).is_none();
-    let expires_at = of(Attribute::ExpiresAt).and_then(|at| at.as_n().ok()?.parse().ok());
-    expires_at
-        .filter(|_| is_known)
-        .ok_or_else(|| unknown("the item is not a part of an answer".to_owned()))
+#[cfg(feature = "admin")]
+pub(crate) fn part_expires_at(schema: &TableSchema, item: Item) -> Result<i64, Error> {
+    let mut fields = Fields { schema, item };
+    if fields.are_of_part() {
+        return fields.number(Attribute::ExpiresAt);
+    }
+    Err(unknown("the item is not a part of an answer".to_owned()))
 }
 
-/// An item that was read under the key of a part of an answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Bytes(Vec<u8>),
-    /// The item is not a part of this owner's answer.
-    Foreign,
-}
-
-impl Part {
-    pub(crate) fn decode(schema: &TableSchema, item: Item, owner: &OwnerId) -> Self {
-        let mut fields = Fields { schema, item };
-        let is_known = fields.take(Attribute::Format) == Some(format());
-        let is_record = fields.take(Attribute::Status).is_some();
-        let is_owners =
-            fields.string(Attribute::Owner).is_ok_and(|found| found == owner.to_string());
-        match fields.take(Attribute::Response) {
-            Some(AttributeValue::B(bytes)) if is_known && is_owners && !is_record => {
-                Self::Bytes(bytes.into_inner())
-            }
-            _ => Self::Foreign,
-        }
+/// Returns the bytes of a part of an answer; `None` if the item is not a part of this owner's answer.
+pub(crate) fn part_bytes(schema: &TableSchema, item: Item, owner: &OwnerId) -> Option<Vec<u8>> {
+    let mut fields = Fields { schema, item };
+    let is_part = fields.are_of_part();
+    let is_owners = fields.take(Attribute::Owner) == Some(AttributeValue::S(owner.to_string()));
+    match fields.take(Attribute::Response) {
+        Some(AttributeValue::B(bytes)) if is_part && is_owners => Some(bytes.into_inner()),
+        _ => None,
     }
 }
 
 /// The attributes of the item's key.
 pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
     let mut item = Item::with_capacity(12);
-    let own = AttributeValue::S(key.as_str().to_owned());
-    match schema.keys() {
-        Keys::Partition { name } => {
-            item.insert(name.to_string(), own);
-        }
-        Keys::Composite { partition, value, sort } => {
-            item.insert(partition.to_string(), AttributeValue::S(value.clone()));
-            item.insert(sort.to_string(), own);
-        }
+    let own = (schema.key_name(), key.as_str());
+    for (name, value) in schema.partition().into_iter().chain([own]) {
+        item.insert(name.to_owned(), AttributeValue::S(value.to_owned()));
     }
     item
 }
 
-fn set(item: &mut Item, schema: &TableSchema, attribute: Attribute, value: AttributeValue) {
-    item.insert(schema.name(attribute).to_owned(), value);
+fn item_of(
+    schema: &TableSchema,
+    key: &RecordKey,
+    values: impl IntoIterator<Item = (Attribute, AttributeValue)>,
+) -> Item {
+    let mut item = key_item(schema, key);
+    let named = |(attribute, value)| (schema.name(attribute).to_owned(), value);
+    item.extend(values.into_iter().map(named));
+    item
 }
 
 /// The format that this version writes.
 pub(crate) fn format() -> AttributeValue {
-    AttributeValue::N(FORMAT.to_owned())
+    number(FORMAT)
+}
+
+const WHOLE_NUMBER: &str = "a whole number";
+
+fn whole_number<T: FromStr>(value: AttributeValue) -> Option<T> {
+    let AttributeValue::N(number) = value else { return None };
+    number.parse().ok()
 }
 
 pub(crate) fn number(value: impl Into<i64>) -> AttributeValue {
     AttributeValue::N(value.into().to_string())
 }
 
-/// An upper bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats"
-/// in its developer guide).
-pub(crate) fn item_bytes(item: &Item) -> usize {
-    item.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
+/// Which bound of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Lower,
+    Upper,
 }
 
-/// The [`item_bytes`] of a [`completed_item`] with a one-byte answer.
-pub(crate) fn completed_bytes(
-    schema: &TableSchema,
-    own_record: &OwnRecord,
-    completed_at: Timestamp,
-    expires_at: i64,
-) -> usize {
-    let response = AttributeValue::Null(true);
-    item_bytes(&completed_item(schema, own_record, completed_at, expires_at, response))
+/// A bound of the bytes that DynamoDB counts for an item ("DynamoDB item sizes and formats" in its
+/// developer guide).
+pub(crate) fn item_bytes(item: &Item, bound: Bound) -> usize {
+    item.iter().map(|(name, value)| name.len() + value_bytes(value, bound)).sum()
 }
 
-pub(crate) fn value_bytes(value: &AttributeValue) -> usize {
+pub(crate) fn value_bytes(value: &AttributeValue, bound: Bound) -> usize {
+    // A member of a map or a list.
+    let member = usize::from(bound == Bound::Upper);
     match value {
         AttributeValue::S(text) => text.len(),
         AttributeValue::B(bytes) => bytes.as_ref().len(),
         // One byte for every two digits, one byte of overhead, and one for a sign; at most 21.
-        AttributeValue::N(digits) => (digits.len().div_ceil(2) + 2).min(21),
-        AttributeValue::M(fields) => 3 + fields.len() + item_bytes(fields),
-        AttributeValue::L(values) => {
-            3 + values.iter().map(|value| 1 + value_bytes(value)).sum::<usize>()
+        AttributeValue::N(digits) if bound == Bound::Upper => {
+            (digits.len().div_ceil(2) + 2).min(21)
         }
-        // The crate writes no other types. The remaining ones count one byte.
+        AttributeValue::M(fields) => 3 + member * fields.len() + item_bytes(fields, bound),
+        AttributeValue::L(values) => {
+            3 + values.iter().map(|value| member + value_bytes(value, bound)).sum::<usize>()
+        }
+        // The crate writes no sets.
+        AttributeValue::Ss(texts) => texts.iter().map(String::len).sum(),
+        AttributeValue::Bs(all) => all.iter().map(|bytes| bytes.as_ref().len()).sum(),
+        AttributeValue::Ns(numbers) => numbers.len(),
+        // Numbers, booleans, NULL, and types of later SDK versions.
         _ => 1,
     }
 }

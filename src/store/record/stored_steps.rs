@@ -78,7 +78,7 @@ impl StoredStep {
         name: &str,
         coder: Coder<'_>,
     ) -> Result<T, Error> {
-        let json = self.json(name, coder).map_err(|no_result| no_result.of(name))?;
+        let json = self.json(name, coder)?;
         serde_json::from_str(&json).map_err(|source| {
             let message =
                 format!("the stored result of step `{name}` does not have the requested type");
@@ -86,46 +86,30 @@ impl StoredStep {
         })
     }
 
-    /// Returns the result as JSON text, or why it is not available.
-    pub(crate) fn json(&self, name: &str, coder: Coder<'_>) -> Result<Cow<'_, str>, NoResult> {
+    /// Returns the result as JSON text.
+    pub(crate) fn json(&self, name: &str, coder: Coder<'_>) -> Result<Cow<'_, str>, Error> {
+        let step = format_args!("step `{name}` was done in an earlier attempt, and its result");
+        let unreadable = |reason: String| {
+            Error::new(ErrorKind::StepsUnreadable, format!("{step} cannot be read: {reason}"))
+        };
         match self {
             Self::Result(json) => {
-                coder.accept_plain().map_err(NoResult::Unread)?;
+                coder.accept_plain().map_err(unreadable)?;
                 Ok(Cow::Borrowed(json))
             }
             Self::Encoded(bytes) => {
-                let plain = coder.decode(bytes.clone()).map_err(NoResult::Unread)?;
+                let plain = coder.decode(bytes.clone()).map_err(unreadable)?;
                 let json = plain.strip_prefix(head(name).as_slice());
                 let json = json.and_then(|json| String::from_utf8(json.to_vec()).ok());
                 json.map(Cow::Owned).ok_or_else(|| {
                     let wrong =
                         "its AnswerCodec decoded it to bytes that are not a result of this step";
-                    NoResult::Unread(wrong.to_owned())
+                    unreadable(wrong.to_owned())
                 })
             }
-            Self::Unavailable => Err(NoResult::NeverStored),
-        }
-    }
-}
-
-/// Why the result of a finished step is not available.
-#[derive(Debug)]
-pub(crate) enum NoResult {
-    /// The result was not stored.
-    NeverStored,
-    /// The result needs a codec that this process does not have.
-    Unread(String),
-}
-
-impl NoResult {
-    fn of(self, name: &str) -> Error {
-        let step = format!("step `{name}` was done in an earlier attempt, and its result");
-        match self {
-            Self::NeverStored => {
-                Error::new(ErrorKind::AnswerUnavailable, format!("{step} could not be stored"))
-            }
-            Self::Unread(reason) => {
-                Error::new(ErrorKind::StepsUnreadable, format!("{step} cannot be read: {reason}"))
+            Self::Unavailable => {
+                let message = format!("{step} could not be stored");
+                Err(Error::new(ErrorKind::AnswerUnavailable, message))
             }
         }
     }
@@ -137,46 +121,27 @@ fn head(name: &str) -> Vec<u8> {
     [&[STEP], (name.len() as u64).to_be_bytes().as_slice(), name.as_bytes()].concat()
 }
 
-/// The steps of a record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StoredSteps(HashMap<String, StoredStep>);
+/// The steps of a record, by name.
+pub(crate) type StoredSteps = HashMap<String, StoredStep>;
 
-impl StoredSteps {
-    /// Parses the stored map; `None` if this version does not write such a map.
-    pub(crate) fn decode(steps: AttributeValue) -> Option<Self> {
-        let AttributeValue::M(steps) = steps else { return None };
-        let read = |(name, value)| Some((name, StoredStep::decode(value)?));
-        steps.into_iter().map(read).collect::<Option<_>>().map(Self)
-    }
+/// Parses the stored map; `None` if this version does not write such a map.
+pub(crate) fn decode_steps(steps: AttributeValue) -> Option<StoredSteps> {
+    let AttributeValue::M(steps) = steps else { return None };
+    steps.into_iter().map(|(name, value)| Some((name, StoredStep::decode(value)?))).collect()
+}
 
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn encode(&self) -> AttributeValue {
-        let written = |(name, value): (&String, &StoredStep)| (name.clone(), value.encode());
-        AttributeValue::M(self.0.iter().map(written).collect())
-    }
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn encode_steps(steps: &StoredSteps) -> AttributeValue {
+    let written = |(name, step): (&String, &StoredStep)| (name.clone(), step.encode());
+    AttributeValue::M(steps.iter().map(written).collect())
+}
 
-    /// Returns whether this codec can read the stored steps.
-    pub(crate) fn check(&self, coder: Coder<'_>) -> Result<(), Error> {
-        let stored = self.0.iter().filter(|(_, step)| !matches!(step, StoredStep::Unavailable));
-        for (name, step) in stored {
-            step.json(name, coder).map_err(|no_result| no_result.of(name))?;
-        }
-        Ok(())
-    }
+/// Returns whether this codec can read the stored steps.
+pub(crate) fn check_steps(steps: &StoredSteps, coder: Coder<'_>) -> Result<(), Error> {
+    let mut stored = steps.iter().filter(|(_, step)| !matches!(step, StoredStep::Unavailable));
+    stored.try_for_each(|(name, step)| step.json(name, coder).map(drop))
+}
 
-    pub(crate) fn get(&self, name: &str) -> Option<&StoredStep> {
-        self.0.get(name)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &StoredStep)> {
-        self.0.iter().map(|(name, step)| (name.as_str(), step))
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.iter().map(|(name, step)| step.bytes(name)).sum()
-    }
+pub(crate) fn steps_bytes(steps: &StoredSteps) -> usize {
+    steps.iter().map(|(name, step)| step.bytes(name)).sum()
 }

@@ -20,18 +20,14 @@ fn own_record() -> OwnRecord {
 }
 
 fn pending() -> Item {
-    pending_item(&schema(), &own_record(), Timestamp::from_millis(1_700_000_030_000), 1_700_086_400)
+    let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
+    own_record().item(&schema(), State::Pending { lease_expires_at }, None, 1_700_086_400, None)
 }
 
 fn completed() -> Item {
     let at = Timestamp::from_millis(1_700_000_001_000);
-    completed_item(
-        &schema(),
-        &own_record(),
-        at,
-        1_700_086_401,
-        Answer::Json("{\"a\":1}".into()).readable(),
-    )
+    let answer = Answer::Json("{\"a\":1}".into()).readable();
+    own_record().item(&schema(), State::Completed, Some(at), 1_700_086_401, Some(answer))
 }
 
 fn s(text: &str) -> AttributeValue {
@@ -64,17 +60,17 @@ fn a_record_of_format_1_still_decodes() {
     let mut item = format_1();
     let record = Record::decode(&schema(), item.clone()).unwrap();
     assert_eq!(
-        (record.attempt, record.owner, record.expires_at),
+        (record.header.attempt, record.header.owner, record.header.expires_at),
         (3, OwnerId(0x5f), 1_700_086_400)
     );
-    assert!(matches!(record.state, State::Pending { lease_expires_at }
+    assert!(matches!(record.header.state, State::Pending { lease_expires_at }
         if lease_expires_at.millis() == 1_700_000_030_000));
 
     let steps = [("reserve", s("{\"seat\":1}")), ("mail", AttributeValue::Null(true))];
     let steps = steps.map(|(name, step)| (name.to_owned(), step)).into();
     item.insert("steps".into(), AttributeValue::M(steps));
     let record = Record::decode(&schema(), item.clone()).unwrap();
-    assert_eq!(record.version().steps, Some(2));
+    assert_eq!(record.header.version().steps, Some(2));
     let steps = record.steps.unwrap();
     assert_eq!(steps.get("reserve"), Some(&StoredStep::Result("{\"seat\":1}".into())));
     assert_eq!(steps.get("mail"), Some(&StoredStep::Unavailable));
@@ -100,16 +96,16 @@ fn an_ended_record_of_format_1_still_decodes() {
     item.insert("status".into(), s("FAILED"));
     item.remove("response");
     let failed = Record::decode(&schema(), item.clone()).unwrap();
-    assert!(failed.state == State::Failed && failed.answer.is_none());
-    assert_eq!(failed.released_attempts, 0);
+    assert!(failed.header.state == State::Failed && failed.answer.is_none());
+    assert_eq!(failed.header.released_attempts, 0);
     item.insert("released_attempts".into(), n("2"));
     let failed = Record::decode(&schema(), item.clone()).unwrap();
-    assert_eq!(failed.released_attempts, 2);
+    assert_eq!(failed.header.released_attempts, 2);
     item.remove("completed_at");
     item.insert("status".into(), s("RELEASED"));
     let released = Record::decode(&schema(), item).unwrap();
-    assert!(matches!(released.state, State::Released));
-    let version = released.version();
+    assert!(matches!(released.header.state, State::Released));
+    let version = released.header.version();
     assert_eq!((version.status.as_str(), version.lease_expires_at), ("RELEASED", None));
 }
 
@@ -117,13 +113,13 @@ fn an_ended_record_of_format_1_still_decodes() {
 fn records_round_trip() {
     let record = Record::decode(&schema(), pending()).unwrap();
     let own_record = own_record();
-    assert_eq!(record.owner, own_record.owner);
-    assert_eq!(record.attempt, own_record.attempt);
+    assert_eq!(record.header.owner, own_record.owner);
+    assert_eq!(record.header.attempt, own_record.attempt);
     assert_eq!(record.fingerprint, own_record.fingerprint);
-    assert_eq!(record.created_at, own_record.created_at);
+    assert_eq!(record.header.created_at, own_record.created_at);
     let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
     let version = Version::new(own_record.owner, State::Pending { lease_expires_at }, None, (1, 0));
-    assert_eq!(record.version(), version);
+    assert_eq!(record.header.version(), version);
     let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {
         panic!("not completed");
     };
@@ -136,7 +132,8 @@ fn names_and_composite_keys_are_configurable() {
         .composite_key("PK", "IDEMPOTENCY", "SK")
         .attribute(Attribute::Status, "s")
         .attribute(Attribute::ExpiresAt, "ttl");
-    let item = pending_item(&schema, &own_record(), Timestamp::from_millis(5), 7);
+    let state = State::Pending { lease_expires_at: Timestamp::from_millis(5) };
+    let item = own_record().item(&schema, state, None, 7, None);
     assert_eq!(item["PK"], AttributeValue::S("IDEMPOTENCY".into()));
     assert_eq!(item["SK"], AttributeValue::S("charge#k1".into()));
     assert_eq!(item["s"], AttributeValue::S("PENDING".into()));
@@ -214,7 +211,7 @@ fn size_is_never_underestimated() {
     // By the developer guide: S and B their bytes, names their UTF-8, numbers up to 21 bytes, maps
     // and lists 3 bytes and 1 for each element.
     let item = Item::from([("ab".to_owned(), Answer::Unavailable("12345".into()).readable())]);
-    assert_eq!(item_bytes(&item), 2 + 3 + 1 + "unavailable".len() + 5);
+    assert_eq!(item_bytes(&item, Bound::Upper), 2 + 3 + 1 + "unavailable".len() + 5);
 }
 
 fn mutated() -> impl Strategy<Value = AttributeValue> {
@@ -250,8 +247,11 @@ proptest! {
         let fingerprint = Fingerprint::builder().bytes(&request).finish().to_store();
         let own_record = OwnRecord { owner: OwnerId(owner), attempt, fingerprint, created_at, ..own_record() };
         let mut item = match &answer {
-            None => pending_item(&schema(), &own_record, at, expires_at),
-            Some(text) => completed_item(&schema(), &own_record, at, expires_at, Answer::Json(text.clone().into()).readable()),
+            None => own_record.item(&schema(), State::Pending { lease_expires_at: at }, None, expires_at, None),
+            Some(text) => {
+                let answer = Answer::Json(text.clone().into()).readable();
+                own_record.item(&schema(), State::Completed, Some(at), expires_at, Some(answer))
+            }
         };
         let steps = steps.map(|steps| {
             let written = |step: Option<String>| step.map_or(StoredStep::Unavailable, StoredStep::Result);
@@ -259,13 +259,13 @@ proptest! {
         });
         item.extend(steps.clone().map(|steps| ("steps".to_owned(), steps)));
         let record = Record::decode(&schema(), item).unwrap();
-        prop_assert_eq!(record.steps.as_ref().map(StoredSteps::encode), steps);
+        prop_assert_eq!(record.steps.as_ref().map(encode_steps), steps);
         prop_assert_eq!(
-            (record.attempt, record.fingerprint, record.created_at, record.expires_at),
+            (record.header.attempt, record.fingerprint, record.header.created_at, record.header.expires_at),
             (attempt, fingerprint, created_at, expires_at)
         );
-        prop_assert_eq!(&record.owner, &own_record.owner);
-        match (record.state, answer) {
+        prop_assert_eq!(&record.header.owner, &own_record.owner);
+        match (record.header.state, answer) {
             (State::Pending { lease_expires_at }, None) => prop_assert_eq!(lease_expires_at, at),
             (State::Completed, Some(text)) => {
                 let answer = Stored::Readable(Answer::Json(text.into()));
