@@ -9,15 +9,15 @@ use bytes::{Buf as _, Bytes};
 
 use super::codec::Coder;
 use super::compression::{self, Codec};
-use super::reason::NOT_ENCODED;
-use super::reason::too_large;
-use super::{Answer, flat};
+use super::reason::{NOT_ENCODED, PARTS_NOT_WRITTEN, too_large};
+use super::{Answer, Stored, flat};
+use crate::error::Error;
 
 /// The header of encoded bytes in a record: the codec, and the plain length as a big-endian u32.
 pub(super) const HEADER_BYTES: usize = 5;
 
 /// Why an answer cannot be stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Unstorable {
     TooLarge {
         bytes: usize,
@@ -25,6 +25,19 @@ pub(crate) enum Unstorable {
     },
     /// Contains the codec's error.
     NotEncoded(String),
+    /// Its parts were not confirmed, and the record has no room for it.
+    PartsNotWritten(Error),
+}
+
+impl Unstorable {
+    /// Returns what is stored instead of the answer.
+    pub(crate) fn replacement(&self) -> Stored {
+        match self {
+            Self::TooLarge { .. } => Stored::unavailable(self.to_string()),
+            Self::NotEncoded(_) => Stored::unavailable(NOT_ENCODED),
+            Self::PartsNotWritten(_) => Stored::unavailable(PARTS_NOT_WRITTEN),
+        }
+    }
 }
 
 /// The message for the log.
@@ -35,6 +48,7 @@ impl fmt::Display for Unstorable {
                 write!(f, "it is too large: {bytes} bytes, of at most {limit}")
             }
             Self::NotEncoded(reason) => write!(f, "{NOT_ENCODED}: {reason}"),
+            Self::PartsNotWritten(error) => write!(f, "its parts were not confirmed: {error}"),
         }
     }
 }
@@ -75,7 +89,7 @@ impl Encoded {
     /// Returns the value that is stored in the record.
     fn with_header(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
-        bytes.push(self.codec.byte());
+        bytes.push(self.codec as u8);
         // An answer longer than a u32 was rejected before.
         bytes.extend(u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes());
         self.pieces().into_iter().for_each(|piece| bytes.extend(piece));

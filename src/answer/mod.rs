@@ -93,12 +93,12 @@ pub(crate) struct Body {
 }
 
 /// Text and bytes are distinct, because Lambda's HTTP integrations treat them differently: a replay
-/// must be encoded like the first answer. A text is UTF-8.
+/// must be encoded like the first answer. A text is UTF-8. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    Empty,
-    Text,
-    Binary,
+    Empty = 0,
+    Text = 1,
+    Binary = 2,
 }
 
 impl Body {
@@ -119,12 +119,6 @@ impl Body {
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         Self::of_kind(BodyKind::Empty, bytes)
-    }
-}
-
-impl From<Body> for Bytes {
-    fn from(body: Body) -> Self {
-        body.bytes
     }
 }
 

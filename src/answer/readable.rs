@@ -96,10 +96,8 @@ impl Answer {
         if let Some(reason) = fields.remove(UNAVAILABLE) {
             return only(&fields, Self::Unavailable(string(reason)?.into()));
         }
-        let status = match fields.remove(STATUS)? {
-            AttributeValue::N(status) => status.parse().ok().filter(|s| (100..=999).contains(s))?,
-            _ => return None,
-        };
+        let status = fields.remove(STATUS)?.as_n().ok()?.parse().ok();
+        let status = status.filter(|status| (100..=999).contains(status))?;
         let AttributeValue::L(headers) = fields.remove(HEADERS)? else { return None };
         let headers = headers.into_iter().map(header).collect::<Option<_>>()?;
         let (kind, bytes) = match fields.remove(BODY) {

@@ -6,6 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::codec::Coder;
 use super::encoded::{Encoded, HEADER_BYTES};
+use super::split::PARTS;
 use super::{Answer, Manifest};
 use crate::store::record::{OwnerId, value_bytes};
 
@@ -54,7 +55,7 @@ impl Stored {
     pub(crate) fn decode(response: AttributeValue, owner: &OwnerId) -> Option<Self> {
         match response {
             AttributeValue::B(bytes) => Encoded::decode(bytes.into_inner()).map(Self::Encoded),
-            AttributeValue::M(fields) if Manifest::is_one(&fields) => {
+            AttributeValue::M(fields) if fields.contains_key(PARTS) => {
                 Manifest::decode(fields, owner).map(Self::Parts)
             }
             other => Answer::decode(other).map(Self::Readable),

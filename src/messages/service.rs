@@ -7,7 +7,7 @@ use lambda_runtime::{LambdaEvent, service_fn};
 use tower_service::Service;
 
 use super::batch;
-use super::consumer::{Config, Consumer};
+use super::consumer::Consumer;
 use super::error::BatchError;
 use super::message::Message;
 use super::response::{BatchResponse, Reporting, report};
@@ -81,20 +81,20 @@ impl<R: Send + 'static> Consumer<R> {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send + 'static,
     {
-        let calls = self.0.calls.checked()?;
-        let consumer = Arc::new((Config { calls, ..self.0 }, handler));
+        let calls = self.calls.checked()?;
+        let consumer = Arc::new((Self { calls, ..self }, handler));
         Ok(service_fn(move |event| {
             let consumer = Arc::clone(&consumer);
             Box::pin(async move {
-                let (config, handler) = &*consumer;
-                answer(config, handler, event).await
+                let (consumer, handler) = &*consumer;
+                answer(consumer, handler, event).await
             })
         }))
     }
 }
 
 async fn answer<R, F, Fut, E>(
-    config: &Config<R>,
+    consumer: &Consumer<R>,
     handler: &F,
     event: LambdaEvent<JsonEvent>,
 ) -> Result<BatchResponse, BatchError>
@@ -103,13 +103,13 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
-    let deadline = deadline(&config.calls.core().table.clock, &event.context);
-    let batch = (config.source.split)(event.payload.get(), config.order)?;
+    let deadline = deadline(&consumer.calls.core().table.clock, &event.context);
+    let batch = (consumer.source.split)(event.payload.get(), consumer.order)?;
     // Frees memory: the records have been read, and an event may have some megabytes.
     drop(event);
     let (total, state) = (batch.messages.len(), batch.state);
-    let failed = batch::run(config, handler, batch.messages, deadline).await;
+    let failed = batch::run(consumer, handler, batch.messages, deadline).await;
     let reporting =
-        if config.partial_response { config.source.reporting } else { Reporting::Event };
+        if consumer.partial_response { consumer.source.reporting } else { Reporting::Event };
     report(reporting, failed, total, state)
 }

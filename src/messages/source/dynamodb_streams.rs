@@ -3,7 +3,7 @@
 use aws_lambda_events::dynamodb::EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source};
+use super::{Body, Incoming, Parsed, Raw, Source, split_records};
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
@@ -15,7 +15,7 @@ pub(in crate::messages) const SOURCE: Source<EventRecord> = Source {
     reporting: Reporting::First,
     partial_response: true,
     key: MessageKey::broker_id,
-    split: |event, order| Batch::of_records(event, NAME, |raw| incoming(raw, order)),
+    split: |event, order| split_records(event, NAME, |raw| incoming(raw, order)),
 };
 
 fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {

@@ -23,7 +23,8 @@ pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
 };
 
 fn split(event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
-    let (body, id) = read(event).map_err(|fault| other_source(NAME, &fault.to_string()))?;
+    let (body, id) =
+        read(event).map_err(|error| other_source(NAME, &JsonFault::from(error).to_string()))?;
     let parsed = decode(event, NAME).map(|record| (record, body));
     let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, parsed }];
     Ok(Batch { messages, state: None })
@@ -40,7 +41,7 @@ struct Event {
 
 /// Reads the body of an event and its id. The fingerprint excludes the event's id and time, so that
 /// the same event sent twice with one key is the same request.
-pub(in crate::messages) fn read(event: &str) -> Result<(Body, Option<String>), JsonFault> {
+pub(in crate::messages) fn read(event: &str) -> serde_json::Result<(Body, Option<String>)> {
     let Object(Event { id, source, detail_type, detail }) = serde_json::from_str(event)?;
     let id = id.filter(|id| !id.is_empty());
     let payload = detail.get().as_bytes().to_vec();

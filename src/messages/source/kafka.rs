@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{Batch, Body, Incoming, Parsed, Raw, Source, decode, named, other_source};
 use crate::error::JsonFault;
-use crate::messages::error::BatchError;
+use crate::messages::error::{BatchError, Rejected};
 use crate::messages::key::MessageKey;
 use crate::messages::object::Object;
 use crate::messages::response::{ItemIdentifier, Reporting};
@@ -99,7 +99,7 @@ fn parse(raw: &Raw<'_>, broker_id: Option<String>) -> Parsed<KafkaRecord> {
     let record: KafkaRecord = decode(raw.text, NAME)?;
     let payload = STANDARD
         .decode(record.value.as_deref().unwrap_or_default())
-        .map_err(|_| "the record's value is not in base64".to_owned())?;
+        .map_err(|_| Rejected::Malformed("the record's value is not in base64".to_owned()))?;
     Ok((record, Body::new(payload, attributes, broker_id)))
 }
 

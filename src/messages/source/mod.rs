@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::error::BatchError;
+use super::error::{BatchError, Rejected};
 use super::key::{Attributes, MessageKey};
 use super::object::Object;
 use super::response::{ItemIdentifier, Reporting};
@@ -44,17 +44,15 @@ pub(super) struct Batch<R> {
     pub(super) state: Option<Box<RawValue>>,
 }
 
-impl<R> Batch<R> {
-    /// Reads an event of the usual shape, whose records are independent.
-    fn of_records(
-        event: &str,
-        service: &str,
-        incoming: impl Fn(&Raw<'_>) -> Incoming<R>,
-    ) -> Result<Self, BatchError> {
-        let (records, state) = records(event, service)?;
-        let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
-        Ok(Self { messages, state })
-    }
+/// Splits an event of the usual shape, whose records are independent.
+fn split_records<R>(
+    event: &str,
+    service: &str,
+    incoming: impl Fn(&Raw<'_>) -> Incoming<R>,
+) -> Result<Batch<R>, BatchError> {
+    let (records, state) = records(event, service)?;
+    let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
+    Ok(Batch { messages, state })
 }
 
 /// One message of an event.
@@ -67,22 +65,7 @@ pub(crate) struct Incoming<R> {
 }
 
 /// A record and its body, or why it cannot be read.
-pub(crate) type Parsed<R> = Result<(R, Body), Unreadable>;
-
-/// Why a message cannot be read. No variant quotes the message.
-#[derive(Debug)]
-pub(crate) enum Unreadable {
-    /// It does not have the format of its source.
-    Malformed(String),
-    /// Reading it panicked, so nothing is known about the message.
-    Panicked,
-}
-
-impl From<String> for Unreadable {
-    fn from(reason: String) -> Self {
-        Self::Malformed(reason)
-    }
-}
+pub(crate) type Parsed<R> = Result<(R, Body), Rejected>;
 
 /// The part of a message that contains its key, and its fingerprint.
 #[derive(Debug)]
@@ -115,14 +98,11 @@ type Records = (Vec<Box<RawValue>>, Option<Box<RawValue>>);
 
 /// Returns the `Records` of an event and the state of its window.
 fn records(event: &str, service: &str) -> Result<Records, BatchError> {
-    match serde_json::from_str(event) {
-        Ok(Object(Event { records: Some(records), window, state })) => {
-            Ok((records, state.filter(|_| window.is_some())))
-        }
-        Ok(Object(Event { records: None, .. })) | Err(_) => {
-            Err(other_source(service, "it has no list of `Records`"))
-        }
+    if let Ok(Object(Event { records: Some(records), window, state })) = serde_json::from_str(event)
+    {
+        return Ok((records, state.filter(|_| window.is_some())));
     }
+    Err(other_source(service, "it has no list of `Records`"))
 }
 
 fn other_source(service: &str, why: &str) -> BatchError {
@@ -161,11 +141,11 @@ impl<'a> Raw<'a> {
         source_at: &str,
         expected: &str,
         service: &str,
-    ) -> Result<R, Unreadable> {
+    ) -> Result<R, Rejected> {
         match self.text(source_at) {
             Some(other) if other != expected => {
                 let reason = format!("the record is not one of {service}'s: {}", named(other));
-                return Err(reason.into());
+                return Err(Rejected::Malformed(reason));
             }
             Some(_) | None => {}
         }
@@ -185,13 +165,14 @@ fn named(source: &str) -> String {
 
 /// Reads a record as its source's type, which another crate defines. If that crate panics, only
 /// this record of the batch is unreadable.
-fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Unreadable> {
+fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Rejected> {
     match user_code::call(|| serde_json::from_str(text)) {
         Ok(Ok(Object(record))) => Ok(record),
         Ok(Err(error)) => {
             let fault = JsonFault::from(error);
-            Err(format!("the record is not one of {service}'s: {fault}").into())
+            let reason = format!("the record is not one of {service}'s: {fault}");
+            Err(Rejected::Malformed(reason))
         }
-        Err(_) => Err(Unreadable::Panicked),
+        Err(_) => Err(Rejected::Panicked("reading the record panicked")),
     }
 }

@@ -3,7 +3,7 @@
 use aws_lambda_events::s3::S3EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source};
+use super::{Body, Incoming, Parsed, Raw, Source, split_records};
 use crate::fingerprint::Fingerprint;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
@@ -15,7 +15,7 @@ pub(in crate::messages) const SOURCE: Source<S3EventRecord> = Source {
     reporting: Reporting::Event,
     partial_response: false,
     key: MessageKey::broker_id,
-    split: |event, _| Batch::of_records(event, NAME, incoming),
+    split: |event, _| split_records(event, NAME, incoming),
 };
 
 fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
