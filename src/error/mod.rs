@@ -9,9 +9,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use self::condition::Failed;
 pub use self::condition::{ConditionFailed, MAX_TRANSACTION_ITEMS};
-pub(crate) use self::json_fault::JsonFault;
+pub(crate) use self::json_fault::json_fault;
 pub use self::run_error::RunError;
 
 type Source = Box<dyn StdError + Send + Sync>;

@@ -107,11 +107,9 @@ impl StoredFingerprint {
     }
 
     fn by(recipes: &[Recipe], bytes: &[u8]) -> Result<Self, NoFingerprint> {
-        let (recipe, hash) = match bytes.split_first() {
-            Some((recipe, hash)) => (*recipe, hash),
-            None => return Err(NoFingerprint::Unknown),
+        let Ok([recipe, hash @ ..]) = <[u8; Self::BYTES]>::try_from(bytes) else {
+            return Err(NoFingerprint::Unknown);
         };
-        let hash = <[u8; 32]>::try_from(hash).map_err(|_| NoFingerprint::Unknown)?;
         if recipes.iter().any(|known| known.number == recipe) {
             Ok(Self { recipe, hash })
         } else if recipes.iter().all(|known| known.number < recipe) {

@@ -164,14 +164,14 @@ fn identify(
 ) -> Result<(RecordKey, Fingerprint), Problem> {
     let key = || record_key(config, &scope_of(config, parts)?, key);
     if config.is_off() {
-        return Ok((key()?, Fingerprint::EMPTY));
+        return Ok((key()?, Fingerprint::empty()));
     }
     if body.len() > config.body_limit() {
         return Err(problem::body_too_large(config.body_limit()));
     }
     let fingerprint = match &config.fingerprint {
         Some(chosen) => call_configured(config, "Http::fingerprint", || chosen(parts, body))?,
-        None if config.webhook.is_some() => Fingerprint::EMPTY,
+        None if config.webhook.is_some() => Fingerprint::empty(),
         None => default_fingerprint(parts, body),
     };
     Ok((key()?, fingerprint))

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::consumer::Consumer;
@@ -49,25 +50,15 @@ where
         }
         while running.len() < consumer.concurrency {
             let Some(index) = schedule.next() else { break };
-            let (message, item) = (prepared[index].take(), items[index].as_ref());
-            running.push(async move {
-                let is_done = match message {
-                    Some(message) => perform(consumer, handler, item, message, times).await,
-                    // The message has run already. Not reached, because the schedule returns each
-                    // one once.
-                    None => false,
-                };
-                (index, is_done)
-            });
+            // The schedule returns each message once.
+            let Some(message) = prepared[index].take() else { continue };
+            let performing = perform(consumer, handler, items[index].as_ref(), message, times);
+            running.push(performing.map(move |is_done| (index, is_done)));
         }
         let left = times.map_or(Duration::MAX, |times| clock.left(times.cut_off));
         match clock.within(left, running.next()).await {
             Some(Some((index, is_done))) => schedule.ended(index, is_done),
-            Some(None) => break,
-            None => {
-                schedule.cut_off();
-                break;
-            }
+            Some(None) | None => break,
         }
     }
     drop(running);

@@ -15,6 +15,7 @@ use aws_lambda_events::sqs::SqsMessage;
 use super::envelope::Envelope;
 use super::key::MessageKey;
 use super::message::Message;
+use super::response::Reporting;
 use super::settings::{FailureAction, MissingKey, Order};
 use super::source::{self, Source};
 use crate::fingerprint::Fingerprint;
@@ -163,7 +164,7 @@ pub struct Consumer<R> {
     pub(super) order: Order,
     pub(super) concurrency: usize,
     pub(super) deadline_margin: Duration,
-    pub(super) partial_response: bool,
+    pub(super) reporting: Reporting,
     pub(super) missing_key: MissingKey,
     pub(super) malformed: FailureAction,
     pub(super) mismatched: FailureAction,
@@ -182,7 +183,7 @@ impl<R> Consumer<R> {
             order: Order::Source,
             concurrency: DEFAULT_CONCURRENCY,
             deadline_margin: DEFAULT_DEADLINE_MARGIN,
-            partial_response: source.partial_response,
+            reporting: source.reporting,
             missing_key: MissingKey::Fail,
             malformed: FailureAction::Report,
             mismatched: FailureAction::Report,
@@ -332,7 +333,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn report_batch(mut self) -> Self {
-        self.partial_response = false;
+        self.reporting = Reporting::Event;
         self
     }
 
@@ -346,7 +347,10 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn report_each(mut self) -> Self {
-        self.partial_response = true;
+        self.reporting = match self.source.reporting {
+            Reporting::ItemsIfAsked => Reporting::Items,
+            other => other,
+        };
         self
     }
 

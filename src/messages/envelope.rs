@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::Rejected;
 use super::object::Object;
 use super::source::{Body, eventbridge, sns};
-use crate::error::JsonFault;
+use crate::error::json_fault;
 
 /// The envelope around the body of a queue's message.
 ///
@@ -56,7 +56,7 @@ impl Envelope {
     pub(crate) fn open(self, body: &Body) -> Result<Body, Rejected> {
         let text = std::str::from_utf8(&body.payload).unwrap_or_default();
         let malformed = |what: &str, error| {
-            let fault = JsonFault::from(error);
+            let fault = json_fault(&error);
             Rejected::Malformed(format!("the body is not {what}: {fault}"))
         };
         match self {

@@ -93,7 +93,8 @@ where
     E: fmt::Display + 'static,
 {
     let deadline = times.map(|times| times.deadline);
-    let log = Log { consumer, item };
+    let (operation, service) = (consumer.calls.scope.operation(), consumer.source.name);
+    let log = Log { consumer, operation, service, item };
     let running = async {
         match prepared {
             Err(rejected) => log.rejected(rejected),
@@ -151,6 +152,8 @@ fn without_record<R>(
 /// Logs the results of a message, without its key and payload.
 struct Log<'a, R> {
     consumer: &'a Consumer<R>,
+    operation: &'a str,
+    service: &'static str,
     item: Option<&'a ItemIdentifier>,
 }
 
@@ -202,8 +205,8 @@ impl<R> Log<'_, R> {
 
     fn failed(&self, error: &str) -> bool {
         tracing::error!(
-            operation = self.consumer.calls.scope.operation(),
-            source = self.consumer.source.name,
+            operation = self.operation,
+            source = self.service,
             message_id = self.id(),
             error,
             "a message failed"
@@ -213,8 +216,8 @@ impl<R> Log<'_, R> {
 
     fn in_progress(&self) -> bool {
         tracing::warn!(
-            operation = self.consumer.calls.scope.operation(),
-            source = self.consumer.source.name,
+            operation = self.operation,
+            source = self.service,
             message_id = self.id(),
             "a message is being handled elsewhere: it will be delivered again"
         );
@@ -225,7 +228,7 @@ impl<R> Log<'_, R> {
     fn disposed(&self, action: FailureAction, reason: &(dyn fmt::Display + Sync)) -> bool {
         let (message_id, is_done) = (self.id(), action == FailureAction::Acknowledge);
         tracing::error!(
-            operation = self.consumer.calls.scope.operation(), source = self.consumer.source.name, message_id, %reason, acknowledged = is_done,
+            operation = self.operation, source = self.service, message_id, %reason, acknowledged = is_done,
             "a message is refused, and no further delivery would fix it"
         );
         is_done
@@ -233,8 +236,8 @@ impl<R> Log<'_, R> {
 
     fn unprotected(&self) {
         tracing::warn!(
-            operation = self.consumer.calls.scope.operation(),
-            source = self.consumer.source.name,
+            operation = self.operation,
+            source = self.service,
             message_id = self.id(),
             "a message without a key runs WITHOUT idempotency (MissingKey::RunUnprotected)"
         );

@@ -10,7 +10,7 @@ use super::batch;
 use super::consumer::Consumer;
 use super::error::BatchError;
 use super::message::Message;
-use super::response::{BatchResponse, Reporting, report};
+use super::response::{BatchResponse, report};
 use crate::error::Error;
 use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
@@ -109,7 +109,5 @@ where
     drop(event);
     let (total, state) = (batch.messages.len(), batch.state);
     let failed = batch::run(consumer, handler, batch.messages, deadline).await;
-    let reporting =
-        if consumer.partial_response { consumer.source.reporting } else { Reporting::Event };
-    report(reporting, failed, total, state)
+    report(consumer.reporting, failed, total, state)
 }

@@ -58,7 +58,7 @@ impl CallContext {
         deadline: Option<Deadline>,
         answers: AnswerRules,
     ) -> Self {
-        let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::EMPTY);
+        let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::empty());
         Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
     }
 

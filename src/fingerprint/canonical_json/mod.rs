@@ -16,6 +16,8 @@ mod tests;
 
 use std::ops::Range;
 
+use serde::de::IgnoredAny;
+
 /// The deepest nesting that is accepted, because each level uses a part of the stack.
 const MAX_DEPTH: usize = 128;
 
@@ -66,11 +68,7 @@ impl Writer<'_> {
             b'"' => self.string(),
             b'{' => self.object(depth + 1),
             b'[' => self.array(depth + 1),
-            b'-' | b'0'..=b'9' => self.number(),
-            b't' => self.literal("true"),
-            b'f' => self.literal("false"),
-            b'n' => self.literal("null"),
-            _ => None,
+            _ => self.scalar(),
         }
     }
 
@@ -184,31 +182,18 @@ impl Writer<'_> {
         })
     }
 
-    fn number(&mut self) -> Option<()> {
-        self.accept(b'-');
-        if self.accept(b'0').is_none() {
-            self.digits()?;
-        }
-        if self.accept(b'.').is_some() {
-            self.digits()?;
-        }
-        if self.accept(b'e').or_else(|| self.accept(b'E')).is_some() {
-            self.accept(b'+').or_else(|| self.accept(b'-'));
-            self.digits()?;
-        }
-        Some(())
-    }
-
-    /// Reads one or more digits.
-    fn digits(&mut self) -> Option<()> {
+    /// Reads a number, `true`, `false` or `null`.
+    fn scalar(&mut self) -> Option<()> {
         let rest = &self.input[self.at..];
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        self.at += count;
-        (count > 0).then_some(())
-    }
-
-    fn literal(&mut self, literal: &str) -> Option<()> {
-        self.input[self.at..].starts_with(literal.as_bytes()).then(|| self.at += literal.len())
+        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let length = rest.iter().take_while(is_part).count();
+        let scalar = &rest[..length];
+        // Most numbers need no parser.
+        if !matches!(scalar, [b'1'..=b'9', digits @ ..] if digits.iter().all(u8::is_ascii_digit)) {
+            serde_json::from_slice::<IgnoredAny>(scalar).ok()?;
+        }
+        self.at += length;
+        Some(())
     }
 
     #[inline(always)]

@@ -13,7 +13,6 @@ const NAME: &str = "DynamoDB Streams";
 pub(in crate::messages) const SOURCE: Source<EventRecord> = Source {
     name: NAME,
     reporting: Reporting::First,
-    partial_response: true,
     key: MessageKey::broker_id,
     split: |event, order| split_records(event, NAME, |raw| incoming(raw, order)),
 };

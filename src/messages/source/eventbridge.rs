@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Batch, Body, Incoming, Source, decode, other_source};
-use crate::error::JsonFault;
+use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
@@ -17,14 +17,12 @@ const NAME: &str = "Amazon EventBridge";
 pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
     name: NAME,
     reporting: Reporting::Event,
-    partial_response: false,
     key: MessageKey::broker_id,
     split: |event, _| split(event),
 };
 
 fn split(event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
-    let (body, id) =
-        read(event).map_err(|error| other_source(NAME, &JsonFault::from(error).to_string()))?;
+    let (body, id) = read(event).map_err(|error| other_source(NAME, &json_fault(&error)))?;
     let parsed = decode(event, NAME).map(|record| (record, body));
     let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, parsed }];
     Ok(Batch { messages, state: None })

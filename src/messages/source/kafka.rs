@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Batch, Body, Incoming, Parsed, Raw, Source, decode, named, other_source};
-use crate::error::JsonFault;
+use crate::error::json_fault;
 use crate::messages::error::{BatchError, Rejected};
 use crate::messages::key::MessageKey;
 use crate::messages::object::Object;
@@ -21,10 +21,7 @@ const NAME: &str = "Kafka";
 
 pub(in crate::messages) const SOURCE: Source<KafkaRecord> = Source {
     name: NAME,
-    reporting: Reporting::Items,
-    // Only provisioned pollers with `ReportBatchItemFailures` read partial responses. Other
-    // pollers treat every response as success.
-    partial_response: false,
+    reporting: Reporting::ItemsIfAsked,
     key: MessageKey::default_attribute,
     split,
 };
@@ -41,7 +38,7 @@ struct Topics {
 
 fn split(event: &str, order: Order) -> Result<Batch<KafkaRecord>, BatchError> {
     let Object(event) = serde_json::from_str::<Object<Topics>>(event)
-        .map_err(|error| other_source(NAME, &JsonFault::from(error).to_string()))?;
+        .map_err(|error| other_source(NAME, &json_fault(&error)))?;
     match event.event_source.as_deref() {
         None | Some("aws:kafka" | "SelfManagedKafka") => {}
         Some(other) => return Err(other_source(NAME, &named(other))),

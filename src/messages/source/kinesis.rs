@@ -12,7 +12,6 @@ const NAME: &str = "Amazon Kinesis";
 pub(in crate::messages) const SOURCE: Source<KinesisEventRecord> = Source {
     name: NAME,
     reporting: Reporting::First,
-    partial_response: true,
     key: MessageKey::broker_id,
     split: |event, order| split_records(event, NAME, |raw| incoming(raw, order)),
 };

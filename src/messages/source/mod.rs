@@ -19,7 +19,7 @@ use super::key::{Attributes, MessageKey};
 use super::object::Object;
 use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
-use crate::error::JsonFault;
+use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
 use crate::run::user_code;
 
@@ -29,8 +29,6 @@ pub(super) struct Source<R> {
     pub(super) name: &'static str,
     /// How it accepts reports of failures.
     pub(super) reporting: Reporting,
-    /// The default of `partial_response`.
-    pub(super) partial_response: bool,
     /// The default key.
     pub(super) key: fn() -> MessageKey<R>,
     /// Splits an event into messages.
@@ -169,7 +167,7 @@ fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Rejected>
     match user_code::call(|| serde_json::from_str(text)) {
         Ok(Ok(Object(record))) => Ok(record),
         Ok(Err(error)) => {
-            let fault = JsonFault::from(error);
+            let fault = json_fault(&error);
             let reason = format!("the record is not one of {service}'s: {fault}");
             Err(Rejected::Malformed(reason))
         }

@@ -13,7 +13,6 @@ const NAME: &str = "Amazon S3";
 pub(in crate::messages) const SOURCE: Source<S3EventRecord> = Source {
     name: NAME,
     reporting: Reporting::Event,
-    partial_response: false,
     key: MessageKey::broker_id,
     split: |event, _| split_records(event, NAME, incoming),
 };

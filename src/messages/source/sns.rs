@@ -12,7 +12,6 @@ const NAME: &str = "Amazon SNS";
 pub(in crate::messages) const SOURCE: Source<SnsRecord> = Source {
     name: NAME,
     reporting: Reporting::Event,
-    partial_response: false,
     key: MessageKey::default_attribute,
     split: |event, _| split_records(event, NAME, incoming),
 };

@@ -12,7 +12,6 @@ const NAME: &str = "Amazon SQS";
 pub(in crate::messages) const SOURCE: Source<SqsMessage> = Source {
     name: NAME,
     reporting: Reporting::Items,
-    partial_response: true,
     key: MessageKey::default_attribute,
     split: |event, _| split(event),
 };
