@@ -88,12 +88,9 @@ impl Encoded {
 
     /// Returns the value that is stored in the record.
     fn with_header(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
-        bytes.push(self.codec as u8);
         // An answer longer than a u32 was rejected before.
-        bytes.extend(u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes());
-        self.pieces().into_iter().for_each(|piece| bytes.extend(piece));
-        bytes
+        let length = u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes();
+        [&[self.codec as u8], &length[..], &self.body, &self.tail].concat()
     }
 
     pub(super) fn inline(&self) -> AttributeValue {
@@ -102,12 +99,9 @@ impl Encoded {
 
     /// Reads the value that is stored in a record.
     pub(super) fn decode(bytes: Vec<u8>) -> Option<Self> {
-        let (codec, rest) = bytes.split_first()?;
-        let codec = Codec::of(*codec)?;
-        let (plain_bytes, _) = rest.split_first_chunk::<4>()?;
-        let plain_bytes = usize::try_from(u32::from_be_bytes(*plain_bytes)).ok()?;
         let mut bytes = Bytes::from(bytes);
-        bytes.advance(HEADER_BYTES);
+        let codec = Codec::of(bytes.try_get_u8().ok()?)?;
+        let plain_bytes = bytes.try_get_u32().ok()?.try_into().ok()?;
         Some(Self::new(codec, plain_bytes, bytes))
     }
 

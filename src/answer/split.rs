@@ -43,22 +43,12 @@ const PLAIN_BYTES: &str = "plain_bytes";
 const CODEC: &str = "codec";
 const SHA256: &str = "sha256";
 
-/// Identifies the parts of one answer, because their names contain it. Another answer of the same
-/// owner has a different digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Digest([u8; 32]);
-
-impl Digest {
-    pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hash = Sha256::new();
-        pieces.into_iter().for_each(|piece| hash.update(piece));
-        Self(hash.finalize().into())
-    }
-
-    /// The prefix in a part's name: 64 bits, next to the 128 of the owner.
-    pub(crate) fn prefix(&self) -> &[u8] {
-        &self.0[..8]
-    }
+/// Identifies the parts of one answer, because their names contain its first 64 bits, next to the 128
+/// of the owner. Another answer of the same owner has a different digest.
+pub(crate) fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    pieces.into_iter().for_each(|piece| hash.update(piece));
+    hash.finalize().into()
 }
 
 /// The record's description of an answer in parts.
@@ -71,7 +61,7 @@ pub(crate) struct Manifest {
     pub(crate) bytes: usize,
     pub(crate) plain_bytes: usize,
     pub(crate) codec: Codec,
-    pub(crate) digest: Digest,
+    pub(crate) digest: [u8; 32],
 }
 
 impl Manifest {
@@ -82,7 +72,7 @@ impl Manifest {
             (BYTES, number(&self.bytes)),
             (PLAIN_BYTES, number(&self.plain_bytes)),
             (CODEC, AttributeValue::S(self.codec.name().to_owned())),
-            (SHA256, AttributeValue::B(Blob::new(self.digest.0))),
+            (SHA256, AttributeValue::B(Blob::new(self.digest))),
         ];
         AttributeValue::M(fields.map(|(name, value)| (name.to_owned(), value)).into())
     }
@@ -100,7 +90,7 @@ impl Manifest {
             bytes: number(&mut fields, BYTES)?,
             plain_bytes: number(&mut fields, PLAIN_BYTES)?,
             codec: Codec::named(fields.remove(CODEC)?.as_s().ok()?)?,
-            digest: Digest(digest.as_b().ok()?.as_ref().try_into().ok()?),
+            digest: digest.as_b().ok()?.as_ref().try_into().ok()?,
         };
         let bytes = u32::try_from(manifest.bytes).unwrap_or(u32::MAX);
         let is_possible = (1..=MAX_PARTS.min(bytes)).contains(&manifest.parts);
@@ -153,7 +143,7 @@ impl AnswerParts {
             bytes: encoded.len(),
             plain_bytes: encoded.plain_bytes,
             codec: encoded.codec,
-            digest: Digest::of(encoded.pieces()),
+            digest: digest(encoded.pieces()),
         };
         (parts <= MAX_PARTS).then_some(Self { manifest, encoded, fits_in_record })
     }

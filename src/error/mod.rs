@@ -203,7 +203,13 @@ impl Error {
 
     /// The error and its causes, in one line.
     pub(crate) fn in_full(&self) -> String {
-        format!("{self}{}", Causes(self))
+        format!("{self}{}", self.causes())
+    }
+
+    /// The causes of the error, each after a colon.
+    fn causes(&self) -> String {
+        let causes = std::iter::successors(self.source(), |&cause| cause.source());
+        causes.map(|cause| format!(": {cause}")).collect()
     }
 
     /// Returns the kind, which says what the caller should do.
@@ -373,21 +379,7 @@ impl fmt::Display for Error {
 /// Writes one line with the kind and the chain of causes, which a `main` that returns it prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?}){}", self.inner.message, self.inner.kind, Causes(self))
-    }
-}
-
-/// The causes of an error, each after a colon.
-struct Causes<'a>(&'a Error);
-
-impl fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        write!(f, "{} ({:?}){}", self.inner.message, self.inner.kind, self.causes())
     }
 }
 

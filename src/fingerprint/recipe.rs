@@ -33,7 +33,7 @@ enum Part {
 }
 
 /// The hashes of one request before they are finished, one for each recipe.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Hashing<const N: usize>([(Recipe, Sha256); N]);
 
 impl<const N: usize> Hashing<N> {
@@ -68,12 +68,6 @@ fn add(hasher: &mut Sha256, part: Part, bytes: &[u8]) {
     hasher.update([part as u8]);
     hasher.update((bytes.len() as u64).to_be_bytes());
     hasher.update(bytes);
-}
-
-impl<const N: usize> fmt::Debug for Hashing<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(recipe, _)| recipe.number)).finish()
-    }
 }
 
 /// The stored fingerprint: the hash and the number of its recipe.

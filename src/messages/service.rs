@@ -83,31 +83,18 @@ impl<R: Send + 'static> Consumer<R> {
     {
         let calls = self.calls.checked()?;
         let consumer = Arc::new((Self { calls, ..self }, handler));
-        Ok(service_fn(move |event| {
+        Ok(service_fn(move |event: LambdaEvent<JsonEvent>| {
             let consumer = Arc::clone(&consumer);
             Box::pin(async move {
                 let (consumer, handler) = &*consumer;
-                answer(consumer, handler, event).await
+                let deadline = deadline(&consumer.calls.core().table.clock, &event.context);
+                let batch = (consumer.source.split)(event.payload.get(), consumer.order)?;
+                // Frees memory: the records have been read, and an event may have some megabytes.
+                drop(event);
+                let (total, state) = (batch.messages.len(), batch.state);
+                let failed = batch::run(consumer, handler, batch.messages, deadline).await;
+                report(consumer.reporting, failed, total, state)
             })
         }))
     }
-}
-
-async fn answer<R, F, Fut, E>(
-    consumer: &Consumer<R>,
-    handler: &F,
-    event: LambdaEvent<JsonEvent>,
-) -> Result<BatchResponse, BatchError>
-where
-    F: Fn(Message<R>, Execution) -> Fut,
-    Fut: Future<Output = Result<(), E>>,
-    E: fmt::Display + 'static,
-{
-    let deadline = deadline(&consumer.calls.core().table.clock, &event.context);
-    let batch = (consumer.source.split)(event.payload.get(), consumer.order)?;
-    // Frees memory: the records have been read, and an event may have some megabytes.
-    drop(event);
-    let (total, state) = (batch.messages.len(), batch.state);
-    let failed = batch::run(consumer, handler, batch.messages, deadline).await;
-    report(consumer.reporting, failed, total, state)
 }

@@ -86,20 +86,6 @@ fn declares_compression(answer: &Answer) -> bool {
     })
 }
 
-const ARCHIVES: [&str; 11] = [
-    "zip",
-    "gzip",
-    "x-gzip",
-    "zstd",
-    "x-bzip2",
-    "x-xz",
-    "x-7z-compressed",
-    "vnd.rar",
-    "java-archive",
-    "epub+zip",
-    "vnd.apache.parquet",
-];
-
 /// Media types whose own format compresses. A type that is missing here only costs a trial.
 fn is_compressed_type(media_type: &str) -> bool {
     let (kind, subtype) = media_type.trim().split_once('/').unwrap_or_default();
@@ -109,7 +95,20 @@ fn is_compressed_type(media_type: &str) -> bool {
         "video" => true,
         "font" => matches!(subtype, "woff" | "woff2"),
         "application" => {
-            ARCHIVES.contains(&subtype) || subtype.starts_with("vnd.openxmlformats-officedocument.")
+            matches!(
+                subtype,
+                "zip"
+                    | "gzip"
+                    | "x-gzip"
+                    | "zstd"
+                    | "x-bzip2"
+                    | "x-xz"
+                    | "x-7z-compressed"
+                    | "vnd.rar"
+                    | "java-archive"
+                    | "epub+zip"
+                    | "vnd.apache.parquet"
+            ) || subtype.starts_with("vnd.openxmlformats-officedocument.")
         }
         _ => false,
     }

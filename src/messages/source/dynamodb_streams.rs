@@ -3,7 +3,7 @@
 use aws_lambda_events::dynamodb::EventRecord;
 use serde_json::Value;
 
-use super::{Body, Incoming, Parsed, Raw, Source, split_records};
+use super::{Body, Incoming, Raw, Source, split_records};
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
@@ -29,15 +29,11 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
             keys.join(",")
         }),
     };
-    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, parsed: parse(raw) }
-}
-
-fn parse(raw: &Raw<'_>) -> Parsed<EventRecord> {
-    let record: EventRecord = raw.read("/eventSource", "aws:dynamodb", NAME)?;
-    let broker_id = match (&record.event_source_arn, &record.change.sequence_number) {
-        (Some(stream), Some(number)) => Some(format!("{stream}/{number}")),
-        _ => None,
-    };
-    let body = Body::new(raw.text.as_bytes().to_vec(), Attributes::default(), broker_id);
-    Ok((record, body))
+    let parsed = raw.read("/eventSource", "aws:dynamodb", NAME).map(|record: EventRecord| {
+        let ids = record.event_source_arn.as_ref().zip(record.change.sequence_number.as_ref());
+        let broker_id = ids.map(|(stream, number)| format!("{stream}/{number}"));
+        let body = Body::new(raw.text.as_bytes().to_vec(), Attributes::default(), broker_id);
+        (record, body)
+    });
+    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, parsed }
 }

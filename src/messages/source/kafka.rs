@@ -47,14 +47,12 @@ fn split(event: &str, order: Order) -> Result<Batch<KafkaRecord>, BatchError> {
     let Some(partitions) = event.records else {
         return Err(other_source(NAME, "it has no map of `records`"));
     };
-    let records = partitions
-        .iter()
-        .flat_map(|(partition, records)| records.iter().map(move |record| (partition, record)));
-    let messages = records
-        .map(|(partition, record)| {
-            incoming(&Raw::new(record), partition, cluster.as_deref(), order)
-        })
-        .collect();
+    let mut messages = Vec::new();
+    for (partition, records) in &partitions {
+        let cluster = cluster.as_deref();
+        let incoming = |record| incoming(&Raw::new(record), partition, cluster, order);
+        messages.extend(records.iter().map(|record| incoming(record)));
+    }
     Ok(Batch { messages, state: None })
 }
 
@@ -82,10 +80,8 @@ fn incoming(
             key.map(|key| format!("{partition}/{key}"))
         }
     };
-    let broker_id = match (cluster, &item) {
-        (Some(cluster), Some(item)) => Some(format!("{cluster}/{item}")),
-        _ => None,
-    };
+    let ids = cluster.zip(item.as_ref());
+    let broker_id = ids.map(|(cluster, item)| format!("{cluster}/{item}"));
     Incoming { item, group, parsed: parse(raw, broker_id) }
 }
 
