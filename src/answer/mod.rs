@@ -30,26 +30,19 @@ pub(crate) use self::reason::too_large;
 pub(crate) use self::split::Manifest;
 pub(crate) use self::stored::Stored;
 
-/// The kind of an operation's answers. A record can hold either kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerKind {
-    Function,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP adapter uses it"))]
-    Http,
-}
-
 /// The user's function that changes an answer before it is stored.
 pub(crate) type OnStore = Arc<dyn Fn(Answer) -> Answer + Send + Sync>;
 
 /// The kind of an operation's answers, and how they are changed before they are stored.
 #[derive(Clone)]
 pub(crate) struct AnswerRules {
-    pub(crate) kind: AnswerKind,
+    /// Whether they are HTTP responses. A record can hold either kind.
+    pub(crate) is_http: bool,
     pub(crate) on_store: Option<OnStore>,
 }
 
 impl AnswerRules {
-    pub(crate) const FUNCTION: Self = Self { kind: AnswerKind::Function, on_store: None };
+    pub(crate) const FUNCTION: Self = Self { is_http: false, on_store: None };
 
     /// Returns the answer to store instead of this one.
     pub(crate) fn stored(&self, answer: Answer) -> Answer {
@@ -62,7 +55,7 @@ impl AnswerRules {
 
 impl fmt::Debug for AnswerRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnswerRules").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("AnswerRules").field("is_http", &self.is_http).finish_non_exhaustive()
     }
 }
 

@@ -71,8 +71,7 @@ where
 /// Logs the messages that did not finish, because they log nothing themselves.
 fn log_unfinished<R>(consumer: &Consumer<R>, verdicts: &[Verdict]) {
     let count = |of: Verdict| verdicts.iter().filter(|verdict| **verdict == of).count();
-    let (held, no_turn, cut_off) =
-        (count(Verdict::Held), count(Verdict::NoTurn), count(Verdict::CutOff));
+    let [held, no_turn, cut_off] = [Verdict::Held, Verdict::NoTurn, Verdict::CutOff].map(count);
     if held + no_turn + cut_off > 0 {
         tracing::warn!(
             operation = consumer.calls.scope.operation(),

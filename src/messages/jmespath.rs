@@ -70,9 +70,10 @@ impl<R> MessageKey<R> {
             Error::new(ErrorKind::Configuration, message).with_source(source)
         })?;
         Ok(Self::by(format!("jmespath({expression:?})"), move |message, _| {
-            let payload = std::str::from_utf8(&message.payload).map_err(|_| not_json(&compiled))?;
-            let payload = Variable::from_json(payload).map_err(|_| not_json(&compiled))?;
             let invalid = |why: &str| Rejected::Malformed(format!("the key by `{compiled}` {why}"));
+            let payload = str::from_utf8(&message.payload).unwrap_or_default();
+            let payload = Variable::from_json(payload)
+                .map_err(|_| invalid("cannot be found: the payload is not JSON"))?;
             let found =
                 compiled.search(payload).map_err(|error| invalid(&error.reason.to_string()))?;
             match &*found {
@@ -83,12 +84,6 @@ impl<R> MessageKey<R> {
             }
         }))
     }
-}
-
-fn not_json(expression: &jmespath::Expression<'_>) -> Rejected {
-    Rejected::Malformed(format!(
-        "the key by `{expression}` cannot be found: the payload is not JSON"
-    ))
 }
 
 #[cfg(test)]

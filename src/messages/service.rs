@@ -88,7 +88,11 @@ impl<R: Send + 'static> Consumer<R> {
             Box::pin(async move {
                 let (consumer, handler) = &*consumer;
                 let deadline = deadline(&consumer.calls.core().table.clock, &event.context);
-                let batch = (consumer.source.split)(event.payload.get(), consumer.order)?;
+                let batch = (consumer.source.split)(
+                    consumer.source.name,
+                    event.payload.get(),
+                    consumer.order,
+                )?;
                 // Frees memory: the records have been read, and an event may have some megabytes.
                 drop(event);
                 let (total, state) = (batch.messages.len(), batch.state);

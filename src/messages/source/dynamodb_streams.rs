@@ -8,13 +8,11 @@ use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
 
-const NAME: &str = "DynamoDB Streams";
-
 pub(in crate::messages) const SOURCE: Source<EventRecord> = Source {
-    name: NAME,
+    name: "DynamoDB Streams",
     reporting: Reporting::First,
     key: MessageKey::broker_id,
-    split: |event, order| split_records(event, NAME, |raw| incoming(raw, order)),
+    split: |service, event, order| split_records(service, event, |raw| incoming(raw, order)),
 };
 
 fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
@@ -29,7 +27,7 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
             keys.join(",")
         }),
     };
-    let parsed = raw.read("/eventSource", "aws:dynamodb", NAME).map(|record: EventRecord| {
+    let parsed = raw.read("/eventSource", "aws:dynamodb").map(|record: EventRecord| {
         let ids = record.event_source_arn.as_ref().zip(record.change.sequence_number.as_ref());
         let broker_id = ids.map(|(stream, number)| format!("{stream}/{number}"));
         let body = Body::new(raw.text.as_bytes().to_vec(), Attributes::default(), broker_id);

@@ -12,18 +12,16 @@ use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::object::Object;
 use crate::messages::response::{ItemIdentifier, Reporting};
 
-const NAME: &str = "Amazon EventBridge";
-
 pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
-    name: NAME,
+    name: "Amazon EventBridge",
     reporting: Reporting::Event,
     key: MessageKey::broker_id,
-    split: |event, _| split(event),
+    split: |service, event, _| split(service, event),
 };
 
-fn split(event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
-    let (body, id) = read(event).map_err(|error| other_source(NAME, &json_fault(&error)))?;
-    let parsed = decode(event, NAME).map(|record| (record, body));
+fn split(service: &'static str, event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
+    let (body, id) = read(event).map_err(|error| other_source(service, &json_fault(&error)))?;
+    let parsed = decode(event, service).map(|record| (record, body));
     let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, parsed }];
     Ok(Batch { messages, state: None })
 }

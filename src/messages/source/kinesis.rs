@@ -7,13 +7,11 @@ use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
 
-const NAME: &str = "Amazon Kinesis";
-
 pub(in crate::messages) const SOURCE: Source<KinesisEventRecord> = Source {
-    name: NAME,
+    name: "Amazon Kinesis",
     reporting: Reporting::First,
     key: MessageKey::broker_id,
-    split: |event, order| split_records(event, NAME, |raw| incoming(raw, order)),
+    split: |service, event, order| split_records(service, event, |raw| incoming(raw, order)),
 };
 
 fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
@@ -22,7 +20,7 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
         Order::Source => Some(String::new()),
         Order::Key => raw.text("/kinesis/partitionKey").map(str::to_owned),
     };
-    let parsed = raw.read("/eventSource", "aws:kinesis", NAME).map(|record: KinesisEventRecord| {
+    let parsed = raw.read("/eventSource", "aws:kinesis").map(|record: KinesisEventRecord| {
         // `eventID` is `shard:sequence number`: a sequence number is unique only in its shard.
         let ids = record.event_source_arn.as_ref().zip(record.event_id.as_ref());
         let broker_id = ids.map(|(stream, id)| format!("{stream}/{id}"));

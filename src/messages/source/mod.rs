@@ -31,8 +31,8 @@ pub(super) struct Source<R> {
     pub(super) reporting: Reporting,
     /// The default key.
     pub(super) key: fn() -> MessageKey<R>,
-    /// Splits an event into messages.
-    pub(super) split: fn(&str, Order) -> Result<Batch<R>, BatchError>,
+    /// Splits an event into messages. Also takes the name.
+    pub(super) split: fn(&'static str, &str, Order) -> Result<Batch<R>, BatchError>,
 }
 
 /// The messages of an event.
@@ -40,17 +40,6 @@ pub(super) struct Batch<R> {
     pub(super) messages: Vec<Incoming<R>>,
     /// The state of a tumbling window, which must be returned.
     pub(super) state: Option<Box<RawValue>>,
-}
-
-/// Splits an event of the usual shape, whose records are independent.
-fn split_records<R>(
-    event: &str,
-    service: &str,
-    incoming: impl Fn(&Raw<'_>) -> Incoming<R>,
-) -> Result<Batch<R>, BatchError> {
-    let (records, state) = records(event, service)?;
-    let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
-    Ok(Batch { messages, state })
 }
 
 /// One message of an event.
@@ -92,15 +81,18 @@ struct Event {
     state: Option<Box<RawValue>>,
 }
 
-type Records = (Vec<Box<RawValue>>, Option<Box<RawValue>>);
-
-/// Returns the `Records` of an event and the state of its window.
-fn records(event: &str, service: &str) -> Result<Records, BatchError> {
-    if let Ok(Object(Event { records: Some(records), window, state })) = serde_json::from_str(event)
-    {
-        return Ok((records, state.filter(|_| window.is_some())));
-    }
-    Err(other_source(service, "it has no list of `Records`"))
+/// Splits an event of the usual shape. Reads one record after the other, to save memory.
+fn split_records<R>(
+    service: &'static str,
+    event: &str,
+    mut incoming: impl FnMut(&Raw<'_>) -> Incoming<R>,
+) -> Result<Batch<R>, BatchError> {
+    let Ok(Object(Event { records: Some(records), window, state })) = serde_json::from_str(event)
+    else {
+        return Err(other_source(service, "it has no list of `Records`"));
+    };
+    let messages = records.iter().map(|record| incoming(&Raw::new(service, record))).collect();
+    Ok(Batch { messages, state: state.filter(|_| window.is_some()) })
 }
 
 fn other_source(service: &str, why: &str) -> BatchError {
@@ -112,15 +104,17 @@ fn other_source(service: &str, why: &str) -> BatchError {
 /// A record as text and as a tree. The tree provides the identifier even if the record cannot be
 /// read as the source's type.
 struct Raw<'a> {
+    /// The name of the expected service.
+    service: &'static str,
     text: &'a str,
     tree: Value,
 }
 
 impl<'a> Raw<'a> {
-    fn new(text: &'a RawValue) -> Self {
+    fn new(service: &'static str, text: &'a RawValue) -> Self {
         let text = text.get();
         // A record that is nested too deeply has no tree; reading it then fails too.
-        Self { text, tree: serde_json::from_str(text).unwrap_or_default() }
+        Self { service, text, tree: serde_json::from_str(text).unwrap_or_default() }
     }
 
     /// Returns the text at a JSON pointer, unless it is empty.
@@ -134,18 +128,11 @@ impl<'a> Raw<'a> {
     }
 
     /// Reads the record as its source's type. Rejects a record that names another source.
-    fn read<R: DeserializeOwned>(
-        &self,
-        source_at: &str,
-        expected: &str,
-        service: &str,
-    ) -> Result<R, Rejected> {
-        match self.text(source_at) {
-            Some(other) if other != expected => {
-                let reason = format!("the record is not one of {service}'s: {}", named(other));
-                return Err(Rejected::Malformed(reason));
-            }
-            Some(_) | None => {}
+    fn read<R: DeserializeOwned>(&self, source_at: &str, expected: &str) -> Result<R, Rejected> {
+        let service = self.service;
+        if let Some(other) = self.text(source_at).filter(|source| *source != expected) {
+            let reason = format!("the record is not one of {service}'s: {}", named(other));
+            return Err(Rejected::Malformed(reason));
         }
         decode(self.text, service)
     }

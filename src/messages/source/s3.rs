@@ -8,17 +8,15 @@ use crate::fingerprint::Fingerprint;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 
-const NAME: &str = "Amazon S3";
-
 pub(in crate::messages) const SOURCE: Source<S3EventRecord> = Source {
-    name: NAME,
+    name: "Amazon S3",
     reporting: Reporting::Event,
     key: MessageKey::broker_id,
-    split: |event, _| split_records(event, NAME, incoming),
+    split: |service, event, _| split_records(service, event, incoming),
 };
 
 fn incoming(raw: &Raw<'_>) -> Incoming<S3EventRecord> {
-    let parsed = raw.read("/eventSource", "aws:s3", NAME).map(|record: S3EventRecord| {
+    let parsed = raw.read("/eventSource", "aws:s3").map(|record: S3EventRecord| {
         let (bucket, object) = (&record.s3.bucket, &record.s3.object);
         // Neither the bucket's name nor the version nor the sequencer contains a `/`.
         let version = object.version_id.as_deref().unwrap_or_default();

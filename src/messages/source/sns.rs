@@ -7,13 +7,11 @@ use crate::messages::error::Rejected;
 use crate::messages::key::{BINARY, MessageKey};
 use crate::messages::response::Reporting;
 
-const NAME: &str = "Amazon SNS";
-
 pub(in crate::messages) const SOURCE: Source<SnsRecord> = Source {
-    name: NAME,
+    name: "Amazon SNS",
     reporting: Reporting::Event,
     key: MessageKey::default_attribute,
-    split: |event, _| split_records(event, NAME, incoming),
+    split: |service, event, _| split_records(service, event, incoming),
 };
 
 fn incoming(raw: &Raw<'_>) -> Incoming<SnsRecord> {
@@ -21,7 +19,7 @@ fn incoming(raw: &Raw<'_>) -> Incoming<SnsRecord> {
 }
 
 fn parse(raw: &Raw<'_>) -> Parsed<SnsRecord> {
-    let record: SnsRecord = raw.read("/EventSource", "aws:sns", NAME)?;
+    let record: SnsRecord = raw.read("/EventSource", "aws:sns")?;
     check_type(&record.sns.sns_message_type)?;
     let text = |attribute: &MessageAttribute| text(&attribute.data_type, attribute.value.clone());
     let attributes = record.sns.message_attributes.iter();
