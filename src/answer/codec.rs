@@ -145,7 +145,7 @@ impl fmt::Debug for Coding {
 }
 
 /// The codec for one record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Coder<'a> {
     coding: &'a Coding,
     key: &'a RecordKey,

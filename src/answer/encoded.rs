@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::primitives::Blob;
-use aws_sdk_dynamodb::types::AttributeValue;
-
 use bytes::{Buf as _, Bytes};
 
 use super::codec::Coder;
@@ -73,10 +70,6 @@ impl Encoded {
         self.body.len() + self.tail.len()
     }
 
-    pub(super) fn pieces(&self) -> [&[u8]; 2] {
-        [&self.body, &self.tail]
-    }
-
     /// Copies up to `length` bytes from `start`.
     pub(super) fn copy(&self, start: usize, length: usize) -> Vec<u8> {
         let body = self.body.get(start..).unwrap_or_default();
@@ -87,14 +80,10 @@ impl Encoded {
     }
 
     /// Returns the value that is stored in the record.
-    fn with_header(&self) -> Vec<u8> {
+    pub(super) fn with_header(&self) -> Vec<u8> {
         // An answer longer than a u32 was rejected before.
         let length = u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes();
         [&[self.codec as u8], &length[..], &self.body, &self.tail].concat()
-    }
-
-    pub(super) fn inline(&self) -> AttributeValue {
-        AttributeValue::B(Blob::new(self.with_header()))
     }
 
     /// Reads the value that is stored in a record.

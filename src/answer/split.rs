@@ -143,7 +143,7 @@ impl AnswerParts {
             bytes: encoded.len(),
             plain_bytes: encoded.plain_bytes,
             codec: encoded.codec,
-            digest: digest(encoded.pieces()),
+            digest: digest([&encoded.body[..], &encoded.tail]),
         };
         (parts <= MAX_PARTS).then_some(Self { manifest, encoded, fits_in_record })
     }

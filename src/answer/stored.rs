@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::codec::Coder;
@@ -26,7 +27,7 @@ impl Stored {
     pub(crate) fn attribute(&self) -> AttributeValue {
         match self {
             Self::Readable(answer) => answer.readable(),
-            Self::Encoded(encoded) => encoded.inline(),
+            Self::Encoded(encoded) => AttributeValue::B(Blob::new(encoded.with_header())),
             Self::Parts(manifest) => manifest.encode(),
         }
     }

@@ -203,13 +203,13 @@ impl Error {
 
     /// The error and its causes, in one line.
     pub(crate) fn in_full(&self) -> String {
-        format!("{self}{}", self.causes())
+        self.with_causes(self.to_string())
     }
 
-    /// The causes of the error, each after a colon.
-    fn causes(&self) -> String {
+    /// Appends the causes of the error, each after a colon.
+    fn with_causes(&self, text: String) -> String {
         let causes = std::iter::successors(self.source(), |&cause| cause.source());
-        causes.map(|cause| format!(": {cause}")).collect()
+        causes.fold(text, |text, cause| format!("{text}: {cause}"))
     }
 
     /// Returns the kind, which says what the caller should do.
@@ -379,7 +379,7 @@ impl fmt::Display for Error {
 /// Writes one line with the kind and the chain of causes, which a `main` that returns it prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?}){}", self.inner.message, self.inner.kind, self.causes())
+        f.write_str(&self.with_causes(format!("{self} ({:?})", self.inner.kind)))
     }
 }
 

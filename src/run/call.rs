@@ -11,7 +11,7 @@ use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
 /// One call of an operation.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CallContext {
     /// Whether a record is read and written. Without one, the handler runs with an unprotected
     /// [`Execution`](crate::Execution).
