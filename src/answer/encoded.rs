@@ -6,8 +6,8 @@ use bytes::{Buf as _, Bytes};
 
 use super::codec::Coder;
 use super::compression::{self, Codec};
-use super::reason::{NOT_ENCODED, PARTS_NOT_WRITTEN, too_large};
-use super::{Answer, Stored, flat};
+use super::reason::{NOT_ENCODED, too_large};
+use super::{Answer, flat};
 use crate::error::Error;
 
 /// The header of encoded bytes in a record: the codec, and the plain length as a big-endian u32.
@@ -24,17 +24,6 @@ pub(crate) enum Unstorable {
     NotEncoded(String),
     /// Its parts were not confirmed, and the record has no room for it.
     PartsNotWritten(Error),
-}
-
-impl Unstorable {
-    /// Returns what is stored instead of the answer.
-    pub(crate) fn replacement(&self) -> Stored {
-        match self {
-            Self::TooLarge { .. } => Stored::unavailable(self.to_string()),
-            Self::NotEncoded(_) => Stored::unavailable(NOT_ENCODED),
-            Self::PartsNotWritten(_) => Stored::unavailable(PARTS_NOT_WRITTEN),
-        }
-    }
 }
 
 /// The message for the log.

@@ -3,6 +3,7 @@
 use super::codec::Coder;
 use super::compression::{self, Codec};
 use super::encoded::{Encoded, HEADER_BYTES, Unstorable};
+use super::reason::{NOT_ENCODED, PARTS_NOT_WRITTEN};
 use super::split::AnswerParts;
 use super::{Answer, Stored};
 use crate::policy::{Compression, LargeAnswers, Policy};
@@ -20,6 +21,17 @@ pub(crate) struct Packed {
     pub(crate) stored: Stored,
     /// The parts that must be stored before the record.
     pub(crate) parts: Option<AnswerParts>,
+}
+
+impl Unstorable {
+    /// Returns what is stored instead of the answer.
+    pub(crate) fn replacement(&self) -> Stored {
+        match self {
+            Self::TooLarge { .. } => Stored::unavailable(self.to_string()),
+            Self::NotEncoded(_) => Stored::unavailable(NOT_ENCODED),
+            Self::PartsNotWritten(_) => Stored::unavailable(PARTS_NOT_WRITTEN),
+        }
+    }
 }
 
 /// Chooses the form of an answer. `rest` is the size of the record without it. Parts belong to
