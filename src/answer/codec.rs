@@ -119,16 +119,6 @@ pub trait AnswerCodec: Send + Sync {
     fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 }
 
-impl<C: AnswerCodec + ?Sized> AnswerCodec for Arc<C> {
-    fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError> {
-        (**self).encode(pk, plain)
-    }
-
-    fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError> {
-        (**self).decode(pk, encoded)
-    }
-}
-
 /// The codec for answers, if one is set.
 #[derive(Clone, Default)]
 pub(crate) struct Coding {
@@ -155,7 +145,7 @@ impl fmt::Debug for Coding {
 }
 
 /// The codec for one record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Coder<'a> {
     coding: &'a Coding,
     key: &'a RecordKey,

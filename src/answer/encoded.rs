@@ -2,22 +2,19 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::primitives::Blob;
-use aws_sdk_dynamodb::types::AttributeValue;
-
 use bytes::{Buf as _, Bytes};
 
 use super::codec::Coder;
 use super::compression::{self, Codec};
-use super::reason::NOT_ENCODED;
-use super::reason::too_large;
+use super::reason::{NOT_ENCODED, too_large};
 use super::{Answer, flat};
+use crate::error::Error;
 
 /// The header of encoded bytes in a record: the codec, and the plain length as a big-endian u32.
 pub(super) const HEADER_BYTES: usize = 5;
 
 /// Why an answer cannot be stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Unstorable {
     TooLarge {
         bytes: usize,
@@ -25,6 +22,8 @@ pub(crate) enum Unstorable {
     },
     /// Contains the codec's error.
     NotEncoded(String),
+    /// Its parts were not confirmed, and the record has no room for it.
+    PartsNotWritten(Error),
 }
 
 /// The message for the log.
@@ -35,6 +34,7 @@ impl fmt::Display for Unstorable {
                 write!(f, "it is too large: {bytes} bytes, of at most {limit}")
             }
             Self::NotEncoded(reason) => write!(f, "{NOT_ENCODED}: {reason}"),
+            Self::PartsNotWritten(error) => write!(f, "its parts were not confirmed: {error}"),
         }
     }
 }
@@ -59,10 +59,6 @@ impl Encoded {
         self.body.len() + self.tail.len()
     }
 
-    pub(super) fn pieces(&self) -> [&[u8]; 2] {
-        [&self.body, &self.tail]
-    }
-
     /// Copies up to `length` bytes from `start`.
     pub(super) fn copy(&self, start: usize, length: usize) -> Vec<u8> {
         let body = self.body.get(start..).unwrap_or_default();
@@ -73,27 +69,17 @@ impl Encoded {
     }
 
     /// Returns the value that is stored in the record.
-    fn with_header(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.len());
-        bytes.push(self.codec.byte());
+    pub(super) fn with_header(&self) -> Vec<u8> {
         // An answer longer than a u32 was rejected before.
-        bytes.extend(u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes());
-        self.pieces().into_iter().for_each(|piece| bytes.extend(piece));
-        bytes
-    }
-
-    pub(super) fn inline(&self) -> AttributeValue {
-        AttributeValue::B(Blob::new(self.with_header()))
+        let length = u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes();
+        [&[self.codec as u8], &length[..], &self.body, &self.tail].concat()
     }
 
     /// Reads the value that is stored in a record.
     pub(super) fn decode(bytes: Vec<u8>) -> Option<Self> {
-        let (codec, rest) = bytes.split_first()?;
-        let codec = Codec::of(*codec)?;
-        let (plain_bytes, _) = rest.split_first_chunk::<4>()?;
-        let plain_bytes = usize::try_from(u32::from_be_bytes(*plain_bytes)).ok()?;
         let mut bytes = Bytes::from(bytes);
-        bytes.advance(HEADER_BYTES);
+        let codec = Codec::of(bytes.try_get_u8().ok()?)?;
+        let plain_bytes = bytes.try_get_u32().ok()?.try_into().ok()?;
         Some(Self::new(codec, plain_bytes, bytes))
     }
 

@@ -7,15 +7,12 @@
 //!            name and value as u32, name, value
 //! ```
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 
 use super::{Answer, Body, BodyKind, HttpAnswer};
 
 const JSON: u8 = b'J';
 const HTTP: u8 = b'H';
-const EMPTY: u8 = 0;
-const TEXT: u8 = 1;
-const BINARY: u8 = 2;
 
 /// The limit of `http::HeaderMap`. Without a limit, metadata with only empty headers would take a
 /// dozen times its size in memory.
@@ -24,38 +21,29 @@ const MAX_HEADERS: usize = 1 << 15;
 impl Answer {
     /// Returns what follows the body; `None` for an answer that is never stored as bytes.
     pub(super) fn tail(&self) -> Option<Bytes> {
-        let mut tail = match self {
-            Self::Json(_) => {
-                let mut head = Vec::with_capacity(5);
-                head.push(JSON);
-                head
-            }
-            Self::Http(answer) => http_head(answer)?,
-            Self::Unavailable(_) => return None,
-        };
-        let length = u32::try_from(tail.len()).ok()?;
-        tail.extend(length.to_be_bytes());
-        Some(tail.into())
+        match self {
+            Self::Json(_) => Some(Bytes::from_static(b"J\0\0\0\x01")),
+            Self::Http(answer) => http_tail(answer).map(Bytes::from),
+            Self::Unavailable(_) => None,
+        }
     }
 }
 
-fn http_head(HttpAnswer { status, headers, body }: &HttpAnswer) -> Option<Vec<u8>> {
+fn http_tail(HttpAnswer { status, headers, body }: &HttpAnswer) -> Option<Vec<u8>> {
     let header = |(name, value): &(String, Vec<u8>)| 8 + name.len() + value.len();
     // Reserves room for its length.
     let mut head = Vec::with_capacity(8 + headers.iter().map(header).sum::<usize>());
     head.push(HTTP);
     head.extend(status.to_be_bytes());
-    head.push(match body.kind {
-        BodyKind::Empty => EMPTY,
-        BodyKind::Text => TEXT,
-        BodyKind::Binary => BINARY,
-    });
+    head.push(body.kind as u8);
     for (name, value) in headers.iter() {
         head.extend(u32::try_from(name.len()).ok()?.to_be_bytes());
         head.extend(u32::try_from(value.len()).ok()?.to_be_bytes());
         head.extend(name.as_bytes());
         head.extend(value);
     }
+    let length = u32::try_from(head.len()).ok()?;
+    head.extend(length.to_be_bytes());
     Some(head)
 }
 
@@ -74,16 +62,10 @@ pub(super) fn read(mut bytes: Bytes) -> Option<Answer> {
     }
 }
 
-fn http(head: &[u8], bytes: Bytes) -> Option<HttpAnswer> {
-    let (status, head) = head.split_first_chunk::<2>()?;
-    let status = Some(u16::from_be_bytes(*status)).filter(|s| (100..=999).contains(s))?;
-    let (&kind, mut head) = head.split_first()?;
-    let kind = match kind {
-        EMPTY => BodyKind::Empty,
-        TEXT => BodyKind::Text,
-        BINARY => BodyKind::Binary,
-        _ => return None,
-    };
+fn http(mut head: &[u8], bytes: Bytes) -> Option<HttpAnswer> {
+    let status = head.try_get_u16().ok().filter(|status| (100..=999).contains(status))?;
+    let kind = usize::from(head.try_get_u8().ok()?);
+    let kind = *[BodyKind::Empty, BodyKind::Text, BodyKind::Binary].get(kind)?;
     let body = Body::of_kind(kind, bytes);
     let mut headers = Vec::new();
     while !head.is_empty() {
@@ -91,22 +73,14 @@ fn http(head: &[u8], bytes: Bytes) -> Option<HttpAnswer> {
             return None;
         }
         let (name, value) = (length(&mut head)?, length(&mut head)?);
-        let name = String::from_utf8(take(&mut head, name)?.to_vec()).ok()?;
-        headers.push((name, take(&mut head, value)?.to_vec()));
+        let name = String::from_utf8(head.split_off(..name)?.to_vec()).ok()?;
+        headers.push((name, head.split_off(..value)?.to_vec()));
     }
     (body.kind == kind).then(|| HttpAnswer { status, headers: headers.into(), body })
 }
 
 fn length(head: &mut &[u8]) -> Option<usize> {
-    let (length, rest) = head.split_first_chunk::<4>()?;
-    *head = rest;
-    usize::try_from(u32::from_be_bytes(*length)).ok()
-}
-
-fn take<'a>(head: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = head.split_at_checked(length)?;
-    *head = rest;
-    Some(taken)
+    head.try_get_u32().ok()?.try_into().ok()
 }
 
 #[cfg(test)]

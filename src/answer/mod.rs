@@ -18,7 +18,6 @@ pub(crate) mod split;
 mod stored;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -30,26 +29,19 @@ pub(crate) use self::reason::too_large;
 pub(crate) use self::split::Manifest;
 pub(crate) use self::stored::Stored;
 
-/// The kind of an operation's answers. A record can hold either kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerKind {
-    Function,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP adapter uses it"))]
-    Http,
-}
-
 /// The user's function that changes an answer before it is stored.
 pub(crate) type OnStore = Arc<dyn Fn(Answer) -> Answer + Send + Sync>;
 
 /// The kind of an operation's answers, and how they are changed before they are stored.
 #[derive(Clone)]
 pub(crate) struct AnswerRules {
-    pub(crate) kind: AnswerKind,
+    /// Whether they are HTTP responses. A record can hold either kind.
+    pub(crate) is_http: bool,
     pub(crate) on_store: Option<OnStore>,
 }
 
 impl AnswerRules {
-    pub(crate) const FUNCTION: Self = Self { kind: AnswerKind::Function, on_store: None };
+    pub(crate) const FUNCTION: Self = Self { is_http: false, on_store: None };
 
     /// Returns the answer to store instead of this one.
     pub(crate) fn stored(&self, answer: Answer) -> Answer {
@@ -57,12 +49,6 @@ impl AnswerRules {
             (Some(change), answer @ (Answer::Json(_) | Answer::Http(_))) => change(answer),
             (_, answer) => answer,
         }
-    }
-}
-
-impl fmt::Debug for AnswerRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnswerRules").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -93,12 +79,12 @@ pub(crate) struct Body {
 }
 
 /// Text and bytes are distinct, because Lambda's HTTP integrations treat them differently: a replay
-/// must be encoded like the first answer. A text is UTF-8.
+/// must be encoded like the first answer. A text is UTF-8. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    Empty,
-    Text,
-    Binary,
+    Empty = 0,
+    Text = 1,
+    Binary = 2,
 }
 
 impl Body {
@@ -119,12 +105,6 @@ impl Body {
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         Self::of_kind(BodyKind::Empty, bytes)
-    }
-}
-
-impl From<Body> for Bytes {
-    fn from(body: Body) -> Self {
-        body.bytes
     }
 }
 

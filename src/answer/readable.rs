@@ -90,32 +90,26 @@ impl Answer {
     /// Parses a stored answer; `None` if this version does not write such a value.
     pub(crate) fn decode(response: AttributeValue) -> Option<Self> {
         let AttributeValue::M(mut fields) = response else { return None };
-        if let Some(json) = fields.remove(JSON) {
-            return only(&fields, Self::Json(string(json)?.into()));
-        }
-        if let Some(reason) = fields.remove(UNAVAILABLE) {
-            return only(&fields, Self::Unavailable(string(reason)?.into()));
-        }
-        let status = match fields.remove(STATUS)? {
-            AttributeValue::N(status) => status.parse().ok().filter(|s| (100..=999).contains(s))?,
-            _ => return None,
+        let answer = if let Some(json) = fields.remove(JSON) {
+            Self::Json(string(json)?.into())
+        } else if let Some(reason) = fields.remove(UNAVAILABLE) {
+            Self::Unavailable(string(reason)?.into())
+        } else {
+            let status = fields.remove(STATUS)?.as_n().ok()?.parse().ok();
+            let status = status.filter(|status| (100..=999).contains(status))?;
+            let AttributeValue::L(headers) = fields.remove(HEADERS)? else { return None };
+            let headers = headers.into_iter().map(header).collect::<Option<_>>()?;
+            let (kind, bytes) = match fields.remove(BODY) {
+                None => (BodyKind::Empty, Vec::new()),
+                Some(AttributeValue::S(text)) => (BodyKind::Text, text.into_bytes()),
+                Some(AttributeValue::B(bytes)) => (BodyKind::Binary, bytes.into_inner()),
+                Some(_) => return None,
+            };
+            Self::Http(HttpAnswer { status, headers, body: Body { kind, bytes: bytes.into() } })
         };
-        let AttributeValue::L(headers) = fields.remove(HEADERS)? else { return None };
-        let headers = headers.into_iter().map(header).collect::<Option<_>>()?;
-        let (kind, bytes) = match fields.remove(BODY) {
-            None => (BodyKind::Empty, Vec::new()),
-            Some(AttributeValue::S(text)) => (BodyKind::Text, text.into_bytes()),
-            Some(AttributeValue::B(bytes)) => (BodyKind::Binary, bytes.into_inner()),
-            Some(_) => return None,
-        };
-        let body = Body { kind, bytes: bytes.into() };
-        only(&fields, Self::Http(HttpAnswer { status, headers, body }))
+        // An unknown field could change the meaning of the others.
+        fields.is_empty().then_some(answer)
     }
-}
-
-/// An unknown field could change the meaning of the others.
-fn only(rest: &HashMap<String, AttributeValue>, answer: Answer) -> Option<Answer> {
-    rest.is_empty().then_some(answer)
 }
 
 fn string(value: AttributeValue) -> Option<String> {

@@ -37,28 +37,18 @@ const MIN_BYTES_IN_FLIGHT: usize = 96 * 1024;
 /// base64, as JSON, and the SDK's spare capacity.
 const MEMORY_OF_A_WRITE: usize = 6;
 
-const PARTS: &str = "parts";
+pub(super) const PARTS: &str = "parts";
 const BYTES: &str = "bytes";
 const PLAIN_BYTES: &str = "plain_bytes";
 const CODEC: &str = "codec";
 const SHA256: &str = "sha256";
 
-/// Identifies the parts of one answer, because their names contain it. Another answer of the same
-/// owner has a different digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Digest([u8; 32]);
-
-impl Digest {
-    pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hash = Sha256::new();
-        pieces.into_iter().for_each(|piece| hash.update(piece));
-        Self(hash.finalize().into())
-    }
-
-    /// The prefix in a part's name: 64 bits, next to the 128 of the owner.
-    pub(crate) fn prefix(&self) -> &[u8] {
-        &self.0[..8]
-    }
+/// Identifies the parts of one answer, because their names contain its first 64 bits, next to the 128
+/// of the owner. Another answer of the same owner has a different digest.
+pub(crate) fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    pieces.into_iter().for_each(|piece| hash.update(piece));
+    hash.finalize().into()
 }
 
 /// The record's description of an answer in parts.
@@ -71,7 +61,7 @@ pub(crate) struct Manifest {
     pub(crate) bytes: usize,
     pub(crate) plain_bytes: usize,
     pub(crate) codec: Codec,
-    pub(crate) digest: Digest,
+    pub(crate) digest: [u8; 32],
 }
 
 impl Manifest {
@@ -82,7 +72,7 @@ impl Manifest {
             (BYTES, number(&self.bytes)),
             (PLAIN_BYTES, number(&self.plain_bytes)),
             (CODEC, AttributeValue::S(self.codec.name().to_owned())),
-            (SHA256, AttributeValue::B(Blob::new(self.digest.0))),
+            (SHA256, AttributeValue::B(Blob::new(self.digest))),
         ];
         AttributeValue::M(fields.map(|(name, value)| (name.to_owned(), value)).into())
     }
@@ -93,29 +83,18 @@ impl Manifest {
         mut fields: HashMap<String, AttributeValue>,
         owner: &OwnerId,
     ) -> Option<Self> {
-        let digest = match fields.remove(SHA256)? {
-            AttributeValue::B(bytes) => <[u8; 32]>::try_from(bytes.into_inner()).ok()?,
-            _ => return None,
-        };
-        let codec = match fields.remove(CODEC)? {
-            AttributeValue::S(name) => Codec::named(&name)?,
-            _ => return None,
-        };
+        let digest = fields.remove(SHA256)?;
         let manifest = Self {
             owner: *owner,
             parts: number(&mut fields, PARTS)?,
             bytes: number(&mut fields, BYTES)?,
             plain_bytes: number(&mut fields, PLAIN_BYTES)?,
-            codec,
-            digest: Digest(digest),
+            codec: Codec::named(fields.remove(CODEC)?.as_s().ok()?)?,
+            digest: digest.as_b().ok()?.as_ref().try_into().ok()?,
         };
         let bytes = u32::try_from(manifest.bytes).unwrap_or(u32::MAX);
         let is_possible = (1..=MAX_PARTS.min(bytes)).contains(&manifest.parts);
         (is_possible && fields.is_empty()).then_some(manifest)
-    }
-
-    pub(super) fn is_one(fields: &HashMap<String, AttributeValue>) -> bool {
-        fields.contains_key(PARTS)
     }
 
     /// Returns how many writes of parts may be in flight. Storing an answer may take two and a half
@@ -143,10 +122,7 @@ fn number<T: std::str::FromStr>(
     fields: &mut HashMap<String, AttributeValue>,
     name: &str,
 ) -> Option<T> {
-    match fields.remove(name)? {
-        AttributeValue::N(number) => number.parse().ok(),
-        _ => None,
-    }
+    fields.remove(name)?.as_n().ok()?.parse().ok()
 }
 
 /// The bytes of an answer, to be written in parts before their record.
@@ -154,24 +130,22 @@ fn number<T: std::str::FromStr>(
 pub(crate) struct AnswerParts {
     pub(crate) manifest: Manifest,
     encoded: Encoded,
-    part_bytes: usize,
     fits_in_record: bool,
 }
 
 impl AnswerParts {
     /// Splits the bytes into parts; `None` if there are too many.
     pub(super) fn new(encoded: Encoded, owner: &OwnerId, fits_in_record: bool) -> Option<Self> {
-        let part_bytes = part_bytes(encoded.len());
-        let parts = u32::try_from(encoded.len().div_ceil(part_bytes)).ok()?;
+        let parts = encoded.len().div_ceil(part_bytes(encoded.len())).try_into().ok()?;
         let manifest = Manifest {
             owner: *owner,
             parts,
             bytes: encoded.len(),
             plain_bytes: encoded.plain_bytes,
             codec: encoded.codec,
-            digest: Digest::of(encoded.pieces()),
+            digest: digest([&encoded.body[..], &encoded.tail]),
         };
-        (parts <= MAX_PARTS).then_some(Self { manifest, encoded, part_bytes, fits_in_record })
+        (parts <= MAX_PARTS).then_some(Self { manifest, encoded, fits_in_record })
     }
 
     /// Returns the same bytes as they are stored in the record, in case the parts cannot be written;
@@ -183,7 +157,8 @@ impl AnswerParts {
 
     /// Copies one part, counted from 0.
     pub(crate) fn part(&self, number: u32) -> Vec<u8> {
-        let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.part_bytes);
-        self.encoded.copy(start, self.part_bytes)
+        let length = part_bytes(self.encoded.len());
+        let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(length);
+        self.encoded.copy(start, length)
     }
 }

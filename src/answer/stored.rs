@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
+use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::codec::Coder;
 use super::encoded::{Encoded, HEADER_BYTES};
+use super::split::PARTS;
 use super::{Answer, Manifest};
 use crate::store::record::{Bound, OwnerId, value_bytes};
 
@@ -25,7 +27,7 @@ impl Stored {
     pub(crate) fn attribute(&self) -> AttributeValue {
         match self {
             Self::Readable(answer) => answer.readable(),
-            Self::Encoded(encoded) => encoded.inline(),
+            Self::Encoded(encoded) => AttributeValue::B(Blob::new(encoded.with_header())),
             Self::Parts(manifest) => manifest.encode(),
         }
     }
@@ -54,7 +56,7 @@ impl Stored {
     pub(crate) fn decode(response: AttributeValue, owner: &OwnerId) -> Option<Self> {
         match response {
             AttributeValue::B(bytes) => Encoded::decode(bytes.into_inner()).map(Self::Encoded),
-            AttributeValue::M(fields) if Manifest::is_one(&fields) => {
+            AttributeValue::M(fields) if fields.contains_key(PARTS) => {
                 Manifest::decode(fields, owner).map(Self::Parts)
             }
             other => Answer::decode(other).map(Self::Readable),

@@ -41,10 +41,7 @@ pub struct ConditionFailed {
     pub(crate) further: Vec<Failed>,
 }
 
-pub(crate) struct Failed {
-    pub(crate) index: usize,
-    pub(crate) item: Option<HashMap<String, AttributeValue>>,
-}
+type Failed = (usize, Option<HashMap<String, AttributeValue>>);
 
 impl ConditionFailed {
     /// Returns the index of the item, counted from 0: the first, if there are several.
@@ -56,7 +53,7 @@ impl ConditionFailed {
     /// ```
     #[must_use]
     pub fn index(&self) -> usize {
-        self.first.index
+        self.first.0
     }
 
     /// Returns the item in the table that the condition was evaluated against.
@@ -72,7 +69,7 @@ impl ConditionFailed {
     /// ```
     #[must_use]
     pub fn item(&self) -> Option<&HashMap<String, AttributeValue>> {
-        self.first.item.as_ref()
+        self.first.1.as_ref()
     }
 
     /// Returns all items whose conditions were false, in order, each with its
@@ -88,7 +85,7 @@ impl ConditionFailed {
         &self,
     ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {
         let all = std::iter::once(&self.first).chain(&self.further);
-        all.map(|failed| (failed.index, failed.item.as_ref()))
+        all.map(|(index, item)| (*index, item.as_ref()))
     }
 }
 

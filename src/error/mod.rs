@@ -9,9 +9,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use self::condition::Failed;
 pub use self::condition::{ConditionFailed, MAX_TRANSACTION_ITEMS};
-pub(crate) use self::json_fault::JsonFault;
+pub(crate) use self::json_fault::json_fault;
 pub use self::run_error::RunError;
 
 type Source = Box<dyn StdError + Send + Sync>;
@@ -204,7 +203,13 @@ impl Error {
 
     /// The error and its causes, in one line.
     pub(crate) fn in_full(&self) -> String {
-        format!("{self}{}", Causes(self))
+        self.with_causes(self.to_string())
+    }
+
+    /// Appends the causes of the error, each after a colon.
+    fn with_causes(&self, text: String) -> String {
+        let causes = std::iter::successors(self.source(), |&cause| cause.source());
+        causes.fold(text, |text, cause| format!("{text}: {cause}"))
     }
 
     /// Returns the kind, which says what the caller should do.
@@ -374,21 +379,7 @@ impl fmt::Display for Error {
 /// Writes one line with the kind and the chain of causes, which a `main` that returns it prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?}){}", self.inner.message, self.inner.kind, Causes(self))
-    }
-}
-
-/// The causes of an error, each after a colon.
-struct Causes<'a>(&'a Error);
-
-impl fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        f.write_str(&self.with_causes(format!("{self} ({:?})", self.inner.kind)))
     }
 }
 

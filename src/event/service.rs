@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-use crate::error::{Error, ErrorKind, JsonFault, RunError};
+use crate::error::{Error, ErrorKind, RunError, json_fault};
 use crate::fingerprint::Fingerprint;
 use crate::invocation::{MAX_RESPONSE_BYTES, deadline};
 use crate::json_event::JsonEvent;
@@ -156,7 +156,7 @@ where
             let (event, context) = (event.payload, event.context);
             let payload: P = serde_json::from_str(event.get()).map_err(|source| {
                 invalid("the event is not of the type that the handler takes")
-                    .with_source(JsonFault::from(source))
+                    .with_source(json_fault(&source))
             })?;
             // An empty key is an error when the operation runs.
             let key = key_of(&payload).unwrap_or_default();

@@ -6,6 +6,7 @@ pub(crate) mod canonical_json;
 mod recipe;
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 
@@ -67,14 +68,10 @@ impl Fingerprint {
     }
 
     /// The fingerprint without parts, of an operation without a payload.
-    pub(crate) const EMPTY: Self = Self([StoredFingerprint {
-        recipe: 1,
-        hash: [
-            0xd4, 0x95, 0xa1, 0x40, 0x60, 0xd0, 0x99, 0xca, 0x46, 0x9f, 0xf9, 0x2f, 0x66, 0x00,
-            0xb0, 0xc5, 0x8c, 0xb8, 0x6a, 0x6f, 0x9c, 0x6a, 0x78, 0x95, 0x04, 0x6f, 0x58, 0xc8,
-            0xb2, 0x85, 0x95, 0x55,
-        ],
-    }]);
+    pub(crate) fn empty() -> Self {
+        static EMPTY: LazyLock<Fingerprint> = LazyLock::new(|| Fingerprint::builder().finish());
+        *EMPTY
+    }
 
     /// The hash by the recipe that this version writes.
     ///
@@ -209,7 +206,12 @@ mod tests {
         let expected = expected.finalize();
         assert_eq!(built.as_bytes()[..], expected[..]);
         assert_eq!(built.to_store().encode()[..], [&[1], &expected[..]].concat());
-        assert_eq!(Fingerprint::builder().finish(), Fingerprint::EMPTY);
+        let empty = [
+            0xd4, 0x95, 0xa1, 0x40, 0x60, 0xd0, 0x99, 0xca, 0x46, 0x9f, 0xf9, 0x2f, 0x66, 0x00,
+            0xb0, 0xc5, 0x8c, 0xb8, 0x6a, 0x6f, 0x9c, 0x6a, 0x78, 0x95, 0x04, 0x6f, 0x58, 0xc8,
+            0xb2, 0x85, 0x95, 0x55,
+        ];
+        assert_eq!(Fingerprint::empty().as_bytes(), &empty);
     }
 
     #[test]

@@ -33,7 +33,7 @@ enum Part {
 }
 
 /// The hashes of one request before they are finished, one for each recipe.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Hashing<const N: usize>([(Recipe, Sha256); N]);
 
 impl<const N: usize> Hashing<N> {
@@ -70,12 +70,6 @@ fn add(hasher: &mut Sha256, part: Part, bytes: &[u8]) {
     hasher.update(bytes);
 }
 
-impl<const N: usize> fmt::Debug for Hashing<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(recipe, _)| recipe.number)).finish()
-    }
-}
-
 /// The stored fingerprint: the hash and the number of its recipe.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct StoredFingerprint {
@@ -107,11 +101,9 @@ impl StoredFingerprint {
     }
 
     fn by(recipes: &[Recipe], bytes: &[u8]) -> Result<Self, NoFingerprint> {
-        let (recipe, hash) = match bytes.split_first() {
-            Some((recipe, hash)) => (*recipe, hash),
-            None => return Err(NoFingerprint::Unknown),
+        let Ok([recipe, hash @ ..]) = <[u8; Self::BYTES]>::try_from(bytes) else {
+            return Err(NoFingerprint::Unknown);
         };
-        let hash = <[u8; 32]>::try_from(hash).map_err(|_| NoFingerprint::Unknown)?;
         if recipes.iter().any(|known| known.number == recipe) {
             Ok(Self { recipe, hash })
         } else if recipes.iter().all(|known| known.number < recipe) {

@@ -10,7 +10,7 @@ use super::answer_body::BoxError;
 use super::exchange::{panicked, render};
 use super::problem::{DEFAULT_RETRY_AFTER, Problem, ProblemKind};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
-use crate::answer::Answer;
+use crate::answer::{Answer, Body};
 use crate::run::call::CallContext;
 use crate::run::caller::acquire_with_hook;
 use crate::run::execution::Execution;
@@ -103,5 +103,5 @@ async fn run_hook(
             panicked()
         }
     };
-    Err(render(config, &problem))
+    Err(render::<Body>(config, &problem).map(|body| body.bytes))
 }

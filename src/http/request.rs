@@ -10,7 +10,7 @@ use super::exchange::call_configured;
 use super::fingerprint::default_fingerprint;
 use super::problem::{self, Problem, ProblemKind};
 use super::{Http, KeyRule, SignedRequests, Tenant, TenantRule, key_header};
-use crate::answer::{AnswerKind, AnswerRules};
+use crate::answer::AnswerRules;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::lambda_event;
@@ -135,7 +135,7 @@ pub(super) fn call(
         }
     };
     let identity = key.and_then(|key| identify(config, parts, &key, body));
-    let answers = AnswerRules { kind: AnswerKind::Http, on_store: config.on_store.clone() };
+    let answers = AnswerRules { is_http: true, on_store: config.on_store.clone() };
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
     let (scope, policy) = (&config.calls.scope, config.calls.policy.clone());
     let call = CallContext::new(core, scope, identity, policy, deadline, answers)?;
@@ -164,14 +164,14 @@ fn identify(
 ) -> Result<(RecordKey, Fingerprint), Problem> {
     let key = || record_key(config, &scope_of(config, parts)?, key);
     if config.is_off() {
-        return Ok((key()?, Fingerprint::EMPTY));
+        return Ok((key()?, Fingerprint::empty()));
     }
     if body.len() > config.body_limit() {
         return Err(problem::body_too_large(config.body_limit()));
     }
     let fingerprint = match &config.fingerprint {
         Some(chosen) => call_configured(config, "Http::fingerprint", || chosen(parts, body))?,
-        None if config.webhook.is_some() => Fingerprint::EMPTY,
+        None if config.webhook.is_some() => Fingerprint::empty(),
         None => default_fingerprint(parts, body),
     };
     Ok((key()?, fingerprint))

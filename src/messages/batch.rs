@@ -4,12 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::consumer::Config;
+use super::consumer::Consumer;
 use super::message::Message;
 use super::response::ItemIdentifier;
-use super::run_message::{Prepared, Times, perform, prepare};
+use super::run_message::{Times, perform, prepare};
 use super::schedule::{Constraints, Schedule, Verdict};
 use super::source::Incoming;
 use crate::clock::Deadline;
@@ -18,7 +19,7 @@ use crate::run::execution::Execution;
 /// Runs the messages and returns those that are not done, in order. `None` is a message without an
 /// identifier.
 pub(super) async fn run<R, F, Fut, E>(
-    config: &Config<R>,
+    consumer: &Consumer<R>,
     handler: &F,
     messages: Vec<Incoming<R>>,
     deadline: Option<Deadline>,
@@ -28,14 +29,15 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
-    let clock = &config.calls.core().table.clock;
+    let clock = &consumer.calls.core().table.clock;
     // While idempotency is switched off, messages with the same key all run.
-    let is_disabled = config.calls.core().is_disabled;
-    let times = deadline.map(|deadline| Times::new(clock, deadline, config.deadline_margin));
+    let is_disabled = consumer.calls.core().is_disabled;
+    let times = deadline.map(|deadline| Times::new(clock, deadline, consumer.deadline_margin));
     let (mut items, mut prepared, mut constraints) = (Vec::new(), Vec::new(), Vec::new());
     for Incoming { item, group, parsed } in messages {
-        let message = prepare(config, parsed);
-        let identity = message.identity().filter(|_| !is_disabled);
+        let message = prepare(consumer, parsed);
+        let key = message.as_ref().ok().filter(|_| !is_disabled);
+        let identity = key.and_then(|(message, of)| message.key.clone().zip(*of));
         constraints.push(Constraints { group, identity });
         prepared.push(Some(message));
         items.push(item);
@@ -46,45 +48,34 @@ where
         if times.is_some_and(|times| clock.is_over(times.last_start)) {
             schedule.stop();
         }
-        while running.len() < config.concurrency {
+        while running.len() < consumer.concurrency {
             let Some(index) = schedule.next() else { break };
-            let (message, item) = (prepared[index].take(), items[index].as_ref());
-            running.push(async move {
-                let is_done = match message {
-                    Some(message) => perform(config, handler, item, message, times).await,
-                    // The message has run already. Not reached, because the schedule returns each
-                    // one once.
-                    None => false,
-                };
-                (index, is_done)
-            });
+            // The schedule returns each message once.
+            let Some(message) = prepared[index].take() else { continue };
+            let performing = perform(consumer, handler, items[index].as_ref(), message, times);
+            running.push(performing.map(move |is_done| (index, is_done)));
         }
         let left = times.map_or(Duration::MAX, |times| clock.left(times.cut_off));
         match clock.within(left, running.next()).await {
             Some(Some((index, is_done))) => schedule.ended(index, is_done),
-            Some(None) => break,
-            None => {
-                schedule.cut_off();
-                break;
-            }
+            Some(None) | None => break,
         }
     }
     drop(running);
     let verdicts: Vec<_> = schedule.verdicts().collect();
-    log_unfinished(config, &verdicts);
+    log_unfinished(consumer, &verdicts);
     let failed = items.into_iter().zip(verdicts);
     failed.filter(|(_, verdict)| *verdict != Verdict::Done).map(|(item, _)| item).collect()
 }
 
 /// Logs the messages that did not finish, because they log nothing themselves.
-fn log_unfinished<R>(config: &Config<R>, verdicts: &[Verdict]) {
+fn log_unfinished<R>(consumer: &Consumer<R>, verdicts: &[Verdict]) {
     let count = |of: Verdict| verdicts.iter().filter(|verdict| **verdict == of).count();
-    let (held, no_turn, cut_off) =
-        (count(Verdict::Held), count(Verdict::NoTurn), count(Verdict::CutOff));
+    let [held, no_turn, cut_off] = [Verdict::Held, Verdict::NoTurn, Verdict::CutOff].map(count);
     if held + no_turn + cut_off > 0 {
         tracing::warn!(
-            operation = config.calls.scope.operation(),
-            source = config.source.name,
+            operation = consumer.calls.scope.operation(),
+            source = consumer.source.name,
             held,
             no_turn,
             cut_off,
@@ -92,17 +83,5 @@ fn log_unfinished<R>(config: &Config<R>, verdicts: &[Verdict]) {
              without time for their turn, or cut off by the invocation's end; they will be \
              delivered again"
         );
-    }
-}
-
-/// What the schedule compares.
-impl<R> Prepared<R> {
-    fn identity(&self) -> Option<(String, crate::fingerprint::Fingerprint)> {
-        match self {
-            Self::Run { message, fingerprint } => {
-                message.key.clone().map(|key| (key, *fingerprint))
-            }
-            Self::RunUnprotected { .. } | Self::Reject { .. } | Self::Panicked { .. } => None,
-        }
     }
 }

@@ -15,6 +15,7 @@ use aws_lambda_events::sqs::SqsMessage;
 use super::envelope::Envelope;
 use super::key::MessageKey;
 use super::message::Message;
+use super::response::Reporting;
 use super::settings::{FailureAction, MissingKey, Order};
 use super::source::{self, Source};
 use crate::fingerprint::Fingerprint;
@@ -154,11 +155,7 @@ entries! {
 /// # }
 /// ```
 #[must_use = "give it a handler"]
-pub struct Consumer<R>(pub(super) Config<R>);
-
-type MessageFingerprint<R> = Arc<dyn Fn(&Message<R>) -> Fingerprint + Send + Sync>;
-
-pub(super) struct Config<R> {
+pub struct Consumer<R> {
     pub(super) source: Source<R>,
     pub(super) calls: CallConfig,
     pub(super) key: MessageKey<R>,
@@ -167,16 +164,18 @@ pub(super) struct Config<R> {
     pub(super) order: Order,
     pub(super) concurrency: usize,
     pub(super) deadline_margin: Duration,
-    pub(super) partial_response: bool,
+    pub(super) reporting: Reporting,
     pub(super) missing_key: MissingKey,
     pub(super) malformed: FailureAction,
     pub(super) mismatched: FailureAction,
     pub(super) exhausted: FailureAction,
 }
 
+type MessageFingerprint<R> = Arc<dyn Fn(&Message<R>) -> Fingerprint + Send + Sync>;
+
 impl<R> Consumer<R> {
     fn new(idempotency: &Idempotency, source: Source<R>, scope: Scope) -> Self {
-        Self(Config {
+        Self {
             calls: CallConfig::new(idempotency, scope),
             key: (source.key)(),
             envelope: None,
@@ -184,13 +183,13 @@ impl<R> Consumer<R> {
             order: Order::Source,
             concurrency: DEFAULT_CONCURRENCY,
             deadline_margin: DEFAULT_DEADLINE_MARGIN,
-            partial_response: source.partial_response,
+            reporting: source.reporting,
             missing_key: MissingKey::Fail,
             malformed: FailureAction::Report,
             mismatched: FailureAction::Report,
             exhausted: FailureAction::Report,
             source,
-        })
+        }
     }
 
     /// Sets where a message contains its idempotency key. Default: depends on the source.
@@ -203,7 +202,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn key(mut self, key: MessageKey<R>) -> Self {
-        self.0.key = key;
+        self.key = key;
         self
     }
 
@@ -238,7 +237,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.0.calls = self.0.calls.change_policy(change);
+        self.calls = self.calls.change_policy(change);
         self
     }
 
@@ -262,7 +261,7 @@ impl<R> Consumer<R> {
         mut self,
         fingerprint: impl Fn(&Message<R>) -> Fingerprint + Send + Sync + 'static,
     ) -> Self {
-        self.0.fingerprint = Some(Arc::new(fingerprint));
+        self.fingerprint = Some(Arc::new(fingerprint));
         self
     }
 
@@ -277,7 +276,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn concurrency(mut self, limit: usize) -> Self {
-        self.0.concurrency = limit.max(1);
+        self.concurrency = limit.max(1);
         self
     }
 
@@ -291,7 +290,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn order(mut self, order: Order) -> Self {
-        self.0.order = order;
+        self.order = order;
         self
     }
 
@@ -313,7 +312,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn deadline_margin(mut self, margin: Duration) -> Self {
-        self.0.deadline_margin = margin;
+        self.deadline_margin = margin;
         self
     }
 
@@ -334,7 +333,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn report_batch(mut self) -> Self {
-        self.0.partial_response = false;
+        self.reporting = Reporting::Event;
         self
     }
 
@@ -348,7 +347,10 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn report_each(mut self) -> Self {
-        self.0.partial_response = true;
+        self.reporting = match self.source.reporting {
+            Reporting::ItemsIfAsked => Reporting::Items,
+            other => other,
+        };
         self
     }
 
@@ -362,7 +364,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn missing_key(mut self, missing: MissingKey) -> Self {
-        self.0.missing_key = missing;
+        self.missing_key = missing;
         self
     }
 
@@ -379,7 +381,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn on_malformed(mut self, action: FailureAction) -> Self {
-        self.0.malformed = action;
+        self.malformed = action;
         self
     }
 
@@ -394,7 +396,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn on_mismatch(mut self, action: FailureAction) -> Self {
-        self.0.mismatched = action;
+        self.mismatched = action;
         self
     }
 
@@ -415,7 +417,7 @@ impl<R> Consumer<R> {
     /// # Ok(()) });
     /// ```
     pub fn on_exhausted(mut self, action: FailureAction) -> Self {
-        self.0.exhausted = action;
+        self.exhausted = action;
         self
     }
 }
@@ -433,19 +435,18 @@ impl Consumer<SqsMessage> {
     /// # Ok(()) });
     /// ```
     pub fn envelope(mut self, envelope: Envelope) -> Self {
-        self.0.envelope = Some(envelope);
+        self.envelope = Some(envelope);
         self
     }
 }
 
 impl<R> fmt::Debug for Consumer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(config) = self;
         f.debug_struct("Consumer")
-            .field("source", &config.source.name)
-            .field("scope", &config.calls.scope)
-            .field("key", &config.key)
-            .field("policy", &config.calls.policy)
+            .field("source", &self.source.name)
+            .field("scope", &self.calls.scope)
+            .field("key", &self.key)
+            .field("policy", &self.calls.policy)
             .finish_non_exhaustive()
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::key::BINARY;
+use super::error::Rejected;
 use super::object::Object;
 use super::source::{Body, eventbridge, sns};
-use crate::error::JsonFault;
+use crate::error::json_fault;
 
 /// The envelope around the body of a queue's message.
 ///
@@ -53,29 +53,28 @@ struct Attribute {
 
 impl Envelope {
     /// Opens the envelope in a body.
-    pub(crate) fn open(self, body: &Body) -> Result<Body, String> {
+    pub(crate) fn open(self, body: &Body) -> Result<Body, Rejected> {
         let text = std::str::from_utf8(&body.payload).unwrap_or_default();
+        let malformed = |what: &str, error| {
+            let fault = json_fault(&error);
+            Rejected::Malformed(format!("the body is not {what}: {fault}"))
+        };
         match self {
-            Self::Sns => match serde_json::from_str(text) {
-                Ok(Object(notification)) => opened(notification),
-                Err(error) => {
-                    let fault = JsonFault::from(error);
-                    Err(format!("the body is not a notification of SNS's: {fault}"))
-                }
-            },
+            Self::Sns => serde_json::from_str(text)
+                .map_err(|error| malformed("a notification of SNS's", error))
+                .and_then(|Object(notification)| opened(notification)),
             Self::EventBridge => eventbridge::read(text)
-                .map(|(body, _)| body)
-                .map_err(|fault| format!("the body is not an event of EventBridge's: {fault}")),
+                .map_err(|error| malformed("an event of EventBridge's", error))
+                .map(|(body, _)| body),
         }
     }
 }
 
-fn opened(notification: Notification) -> Result<Body, String> {
+fn opened(notification: Notification) -> Result<Body, Rejected> {
     sns::check_type(&notification.kind)?;
     let attributes = notification.message_attributes.unwrap_or_default().into_iter();
-    let attributes = attributes.map(|(name, Object(Attribute { kind, value }))| {
-        (name, if kind == "Binary" { Err(BINARY) } else { Ok(value) })
-    });
+    let attributes =
+        attributes.map(|(name, Object(Attribute { kind, value }))| (name, sns::text(&kind, value)));
     let payload = notification.message.into_bytes();
     Ok(Body::new(payload, attributes.collect(), Some(notification.message_id)))
 }

@@ -1,4 +1,4 @@
-//! Errors that fail a whole invocation instead of single messages.
+//! Errors that fail a whole invocation, and those that reject single messages.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -40,6 +40,17 @@ pub enum BatchError {
         /// The number of messages in the batch.
         total: usize,
     },
+}
+
+/// Why a message does not run. No variant quotes the message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    /// It does not have the format of its source, or its key is invalid.
+    Malformed(String),
+    /// It contains no key.
+    NoKey(String),
+    /// Reading it panicked, so nothing is known about it.
+    Panicked(&'static str),
 }
 
 impl fmt::Display for BatchError {

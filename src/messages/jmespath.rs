@@ -7,7 +7,8 @@ use jmespath::{
     Context, ErrorReason, JmespathError, Rcvar, Runtime, RuntimeError, SearchResult, Variable,
 };
 
-use super::key::{MessageKey, NoKey};
+use super::error::Rejected;
+use super::key::MessageKey;
 use crate::error::{Error, ErrorKind};
 
 /// The functions of the language, except that `to_string` rejects numbers that would lose digits.
@@ -69,23 +70,20 @@ impl<R> MessageKey<R> {
             Error::new(ErrorKind::Configuration, message).with_source(source)
         })?;
         Ok(Self::by(format!("jmespath({expression:?})"), move |message, _| {
-            let payload = std::str::from_utf8(&message.payload).map_err(|_| not_json(&compiled))?;
-            let payload = Variable::from_json(payload).map_err(|_| not_json(&compiled))?;
-            let invalid = |why: &str| NoKey::Invalid(format!("the key by `{compiled}` {why}"));
+            let invalid = |why: &str| Rejected::Malformed(format!("the key by `{compiled}` {why}"));
+            let payload = str::from_utf8(&message.payload).unwrap_or_default();
+            let payload = Variable::from_json(payload)
+                .map_err(|_| invalid("cannot be found: the payload is not JSON"))?;
             let found =
                 compiled.search(payload).map_err(|error| invalid(&error.reason.to_string()))?;
             match &*found {
-                Variable::Null => Err(NoKey::Missing(format!("the payload has no `{compiled}`"))),
+                Variable::Null => Err(Rejected::NoKey(format!("the payload has no `{compiled}`"))),
                 Variable::String(text) => Ok(text.clone()),
                 Variable::Number(number) if is_exact(&found) => Ok(number.to_string()),
                 _ => Err(invalid("is neither a text nor a whole number of 64 bits")),
             }
         }))
     }
-}
-
-fn not_json(expression: &jmespath::Expression<'_>) -> NoKey {
-    NoKey::Invalid(format!("the key by `{expression}` cannot be found: the payload is not JSON"))
 }
 
 #[cfg(test)]
@@ -95,7 +93,7 @@ mod tests {
     use crate::messages::message::Message;
     use crate::messages::source::Body;
 
-    fn found(expression: &str, payload: &str) -> Result<String, NoKey> {
+    fn found(expression: &str, payload: &str) -> Result<String, Rejected> {
         let rule = MessageKey::<()>::jmespath(expression).unwrap();
         let message = Message { record: (), payload: payload.into(), key: None };
         rule.find(&message, &Body::new(Vec::new(), Attributes::default(), None))
@@ -113,12 +111,15 @@ mod tests {
             assert_eq!(found(expression, payload).as_deref(), Ok(key), "{expression}");
         }
         for expression in ["order.other", "items[3]"] {
-            assert!(matches!(found(expression, payload), Err(NoKey::Missing(_))), "{expression}");
+            assert!(matches!(found(expression, payload), Err(Rejected::NoKey(_))), "{expression}");
         }
         for expression in ["order", "items[*].sku", "length(order.line)", "`1.5`", "`true`"] {
-            assert!(matches!(found(expression, payload), Err(NoKey::Invalid(_))), "{expression}");
+            assert!(
+                matches!(found(expression, payload), Err(Rejected::Malformed(_))),
+                "{expression}"
+            );
         }
-        assert!(matches!(found("id", "no JSON"), Err(NoKey::Invalid(_))));
+        assert!(matches!(found("id", "no JSON"), Err(Rejected::Malformed(_))));
     }
 
     /// `18446744073709551616` and `18446744073709551617` are the same number in 64 bits.
@@ -132,13 +133,16 @@ mod tests {
                 ["to_string(id)", "to_string(order)", "join('-', [to_string(order.ids)])"]
             {
                 let found = found(expression, &of(id));
-                assert!(matches!(found, Err(NoKey::Invalid(_))), "{expression}: {id}: {found:?}");
+                assert!(
+                    matches!(found, Err(Rejected::Malformed(_))),
+                    "{expression}: {id}: {found:?}"
+                );
             }
         }
         // The numeric functions use 64 bits too.
         for expression in ["to_string(sum(order.ids))", "to_string(abs(id))"] {
             let found = found(expression, &of("9007199254740993"));
-            assert!(matches!(found, Err(NoKey::Invalid(_))), "{expression}: {found:?}");
+            assert!(matches!(found, Err(Rejected::Malformed(_))), "{expression}: {found:?}");
         }
         for id in ["18446744073709551615", "9007199254740993", "-9223372036854775808", "7"] {
             assert_eq!(found("to_string(id)", &of(id)).as_deref(), Ok(id));

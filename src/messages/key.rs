@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::error::Rejected;
 use super::message::Message;
 use super::source::Body;
 
@@ -27,22 +28,14 @@ const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 /// let clicks = idempotency.kinesis("clicks").key(MessageKey::broker_id());
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct MessageKey<R> {
     /// The rule for `Debug`, as it was written.
     rule: Cow<'static, str>,
     find: Find<R>,
 }
 
-type Find<R> = Arc<dyn Fn(&Message<R>, &Body) -> Result<String, NoKey> + Send + Sync>;
-
-/// Why a message has no key.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoKey {
-    /// The message contains no key.
-    Missing(String),
-    /// The message contains a value that is not a valid key.
-    Invalid(String),
-}
+type Find<R> = Arc<dyn Fn(&Message<R>, &Body) -> Result<String, Rejected> + Send + Sync>;
 
 impl<R> MessageKey<R> {
     /// Uses a message attribute (SQS, SNS) or header (Kafka) with exactly this name. Its value must
@@ -57,7 +50,7 @@ impl<R> MessageKey<R> {
     /// ```
     pub fn attribute(name: impl Into<String>) -> Self {
         let name = name.into();
-        Self::by(format!("attribute({name:?})"), move |_, body| body.attributes.find(&name))
+        Self::by(format!("attribute({name:?})"), move |_, body| attribute(&body.attributes, &name))
     }
 
     /// Uses a member of the payload's JSON, by its JSON pointer (RFC 6901) such as `/order/id`. A
@@ -102,7 +95,8 @@ impl<R> MessageKey<R> {
     #[must_use]
     pub fn broker_id() -> Self {
         Self::by("broker_id()", |_, body| {
-            let missing = || NoKey::Invalid("the record does not carry its broker's id".to_owned());
+            let missing =
+                || Rejected::Malformed("the record does not carry its broker's id".to_owned());
             body.broker_id.clone().ok_or_else(missing)
         })
     }
@@ -124,14 +118,14 @@ impl<R> MessageKey<R> {
         find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
     ) -> Self {
         Self::by("with(..)", move |message, _| {
-            let missing = || NoKey::Missing("the message has no idempotency key".to_owned());
+            let missing = || Rejected::NoKey("the message has no idempotency key".to_owned());
             find(message).into().ok_or_else(missing)
         })
     }
 
     pub(crate) fn by(
         rule: impl Into<Cow<'static, str>>,
-        find: impl Fn(&Message<R>, &Body) -> Result<String, NoKey> + Send + Sync + 'static,
+        find: impl Fn(&Message<R>, &Body) -> Result<String, Rejected> + Send + Sync + 'static,
     ) -> Self {
         Self { rule: rule.into(), find: Arc::new(find) }
     }
@@ -141,18 +135,18 @@ impl<R> MessageKey<R> {
     }
 
     /// Finds the key of a message that was read from `body`.
-    pub(crate) fn find(&self, message: &Message<R>, body: &Body) -> Result<String, NoKey> {
+    pub(crate) fn find(&self, message: &Message<R>, body: &Body) -> Result<String, Rejected> {
         let key = (self.find)(message, body)?;
         if key.is_empty() {
-            return Err(NoKey::Invalid("the idempotency key is empty".to_owned()));
+            return Err(Rejected::Malformed("the idempotency key is empty".to_owned()));
         }
         Ok(key)
     }
 }
 
 /// Returns a member of a JSON text as a key.
-pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, NoKey> {
-    let invalid = |what: &str| NoKey::Invalid(format!("the key at `{pointer}` {what}"));
+pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, Rejected> {
+    let invalid = |what: &str| Rejected::Malformed(format!("the key at `{pointer}` {what}"));
     if !pointer.is_empty() && !pointer.starts_with('/') {
         return Err(invalid("is not at an RFC 6901 pointer, which begins with `/`"));
     }
@@ -161,18 +155,12 @@ pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, NoKey> {
     };
     match payload.pointer(pointer) {
         None | Some(Value::Null) => {
-            Err(NoKey::Missing(format!("the payload has no member `{pointer}`")))
+            Err(Rejected::NoKey(format!("the payload has no member `{pointer}`")))
         }
         Some(Value::String(text)) => Ok(text.clone()),
         // Other numbers lose digits, so two keys could become the same.
         Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
         Some(_) => Err(invalid("is neither a text nor a whole number of 64 bits")),
-    }
-}
-
-impl<R> Clone for MessageKey<R> {
-    fn clone(&self) -> Self {
-        Self { rule: self.rule.clone(), find: Arc::clone(&self.find) }
     }
 }
 
@@ -186,29 +174,19 @@ impl<R> fmt::Debug for MessageKey<R> {
 pub(crate) const BINARY: &str = "is binary, and a key is text";
 
 /// The attributes of a message. An error says why a value is not text.
-#[derive(Debug, Default)]
-pub(crate) struct Attributes(Vec<(String, Result<String, &'static str>)>);
+pub(crate) type Attributes = Vec<(String, Result<String, &'static str>)>;
 
-impl Attributes {
-    fn find(&self, name: &str) -> Result<String, NoKey> {
-        let mut found = self.0.iter().filter(|(other, _)| other == name);
-        let (first, second) = (found.next(), found.next());
-        match (first, second) {
-            (None, _) => Err(NoKey::Missing(format!("the message has no attribute `{name}`"))),
-            (Some((_, Ok(value))), None) => Ok(value.clone()),
-            (Some((_, Err(why))), None) => {
-                Err(NoKey::Invalid(format!("the attribute `{name}` {why}")))
-            }
-            (Some(_), Some(_)) => {
-                Err(NoKey::Invalid(format!("the message has several attributes `{name}`")))
-            }
-        }
-    }
-}
-
-impl FromIterator<(String, Result<String, &'static str>)> for Attributes {
-    fn from_iter<I: IntoIterator<Item = (String, Result<String, &'static str>)>>(all: I) -> Self {
-        Self(all.into_iter().collect())
+/// Returns an attribute as a key.
+fn attribute(attributes: &Attributes, name: &str) -> Result<String, Rejected> {
+    let mut found = attributes.iter().filter(|(other, _)| other == name);
+    let Some((_, value)) = found.next() else {
+        return Err(Rejected::NoKey(format!("the message has no attribute `{name}`")));
+    };
+    let invalid = |reason: String| Err(Rejected::Malformed(reason));
+    match (value, found.next()) {
+        (Ok(value), None) => Ok(value.clone()),
+        (Err(why), None) => invalid(format!("the attribute `{name}` {why}")),
+        (_, Some(_)) => invalid(format!("the message has several attributes `{name}`")),
     }
 }
 
@@ -231,13 +209,13 @@ mod tests {
     fn a_missing_key_differs_from_an_invalid_key() {
         let payload = br#"{"f":1.5,"big":18446744073709551616,"t":true,"o":{},"l":["k"],"z":null}"#;
         for pointer in ["/x", "/o/x", "/l/1", "/z"] {
-            assert!(matches!(member(payload, pointer), Err(NoKey::Missing(_))), "{pointer}");
+            assert!(matches!(member(payload, pointer), Err(Rejected::NoKey(_))), "{pointer}");
         }
         for pointer in ["/f", "/big", "/t", "/o", "/l", "", "f"] {
-            assert!(matches!(member(payload, pointer), Err(NoKey::Invalid(_))), "{pointer}");
+            assert!(matches!(member(payload, pointer), Err(Rejected::Malformed(_))), "{pointer}");
         }
         for payload in ["", "k", "{", "{\"f\":1"] {
-            assert!(matches!(member(payload.as_bytes(), "/f"), Err(NoKey::Invalid(_))));
+            assert!(matches!(member(payload.as_bytes(), "/f"), Err(Rejected::Malformed(_))));
         }
     }
 
@@ -246,12 +224,11 @@ mod tests {
         let text = |text: &str| Ok(text.to_owned());
         let all =
             [("one", text("1")), ("two", text("2")), ("two", text("2")), ("bytes", Err(BINARY))];
-        let attributes: Attributes =
-            all.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-        assert_eq!(attributes.find("one").as_deref(), Ok("1"));
-        assert!(matches!(attributes.find("One"), Err(NoKey::Missing(_))));
+        let attributes: Attributes = all.map(|(name, value)| (name.to_owned(), value)).into();
+        assert_eq!(attribute(&attributes, "one").as_deref(), Ok("1"));
+        assert!(matches!(attribute(&attributes, "One"), Err(Rejected::NoKey(_))));
         for name in ["two", "bytes"] {
-            assert!(matches!(attributes.find(name), Err(NoKey::Invalid(_))), "{name}");
+            assert!(matches!(attribute(&attributes, name), Err(Rejected::Malformed(_))), "{name}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, ErrorKind, JsonFault};
+use crate::error::{Error, ErrorKind, json_fault};
 
 /// One message of a batch.
 ///
@@ -89,7 +89,7 @@ impl<R> Message<R> {
     /// contains the position but nothing of the payload, so a handler can return it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.payload).map_err(|error| {
-            let fault = JsonFault::from(error);
+            let fault = json_fault(&error);
             let message = format!("the payload is not what the handler takes: {fault}");
             Error::new(ErrorKind::InvalidInput, message)
         })

@@ -73,6 +73,10 @@ impl std::fmt::Display for ItemIdentifier {
 pub(super) enum Reporting {
     /// Each message that is not done.
     Items,
+    /// Like `Items` after [`report_each()`](super::Consumer::report_each), else an error. Only Kafka's
+    /// provisioned pollers with `ReportBatchItemFailures` read partial responses. Other pollers treat
+    /// every response as success.
+    ItemsIfAsked,
     /// The first message that is not done; the source delivers it and all later ones again.
     First,
     /// An error for the whole event; the source delivers all of it again.
@@ -83,28 +87,25 @@ pub(super) enum Reporting {
 /// an identifier.
 pub(super) fn report(
     reporting: Reporting,
-    failed: Vec<Option<ItemIdentifier>>,
+    mut failed: Vec<Option<ItemIdentifier>>,
     total: usize,
     state: Option<Box<RawValue>>,
 ) -> Result<BatchResponse, BatchError> {
-    let count = failed.len();
-    if count == 0 {
-        return Ok(BatchResponse { batch_item_failures: Vec::new(), state });
+    let (count, mut seen) = (failed.len(), HashSet::new());
+    match reporting {
+        Reporting::Event | Reporting::ItemsIfAsked if count > 0 => {
+            return Err(BatchError::Failed { failed: count, total });
+        }
+        Reporting::First => failed.truncate(1),
+        Reporting::Items | Reporting::Event | Reporting::ItemsIfAsked => {}
     }
-    let mut failed = match reporting {
-        Reporting::Items => failed,
-        Reporting::First => failed.into_iter().take(1).collect(),
-        Reporting::Event => return Err(BatchError::Failed { failed: count, total }),
-    };
     // An empty or unknown identifier fails the whole batch, and a missing one loses its message.
     // So the invocation fails with an error, and the whole batch is delivered again.
-    if failed.iter().any(Option::is_none) {
+    if failed.contains(&None) {
         return Err(BatchError::Nameless { failed: count, total });
     }
-    let mut seen = HashSet::new();
-    let batch_item_failures =
-        failed.drain(..).flatten().filter(|item| seen.insert(item.clone())).collect();
-    Ok(BatchResponse { batch_item_failures, state })
+    failed.retain(|item| seen.insert(item.clone()));
+    Ok(BatchResponse { batch_item_failures: failed.into_iter().flatten().collect(), state })
 }
 
 #[cfg(test)]

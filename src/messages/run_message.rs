@@ -4,14 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
-use super::consumer::Config;
-use super::key::NoKey;
+use super::consumer::Consumer;
+use super::error::Rejected;
 use super::message::Message;
 use super::response::ItemIdentifier;
 use super::settings::{FailureAction, MissingKey};
-use super::source::{Body, Parsed, Unreadable};
+use super::source::Parsed;
 use crate::answer::AnswerRules;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, RunError};
@@ -19,76 +19,39 @@ use crate::fingerprint::Fingerprint;
 use crate::operation::Call;
 use crate::run::call::CallContext;
 use crate::run::execution::Execution;
-use crate::run::user_code::{self, Panic};
+use crate::run::user_code;
 
-/// A message that was read, by how it is handled.
-pub(super) enum Prepared<R> {
-    /// Run it once; the message contains its key.
-    Run { message: Message<R>, fingerprint: Fingerprint },
-    /// Run it without a record, because it has no key and [`MissingKey::RunUnprotected`] is set.
-    RunUnprotected { message: Message<R> },
-    /// Do not run it: no further delivery can fix it.
-    Reject { reason: String, action: FailureAction },
-    /// Do not run it: code that read it panicked, so nothing is known about the message.
-    Panicked { reason: &'static str },
-}
+/// A message and its fingerprint, which is missing if the message runs without a record.
+pub(super) type Prepared<R> = Result<(Message<R>, Option<Fingerprint>), Rejected>;
 
-/// Finds the key of a message, or the reason why it must not run.
-pub(super) fn prepare<R>(config: &Config<R>, parsed: Parsed<R>) -> Prepared<R> {
-    let reject = |reason| Prepared::Reject { reason, action: config.malformed };
-    let (mut message, body) = match parsed.and_then(|parsed| open(config, parsed)) {
-        Ok(opened) => opened,
-        Err(Unreadable::Malformed(reason)) => return reject(reason),
-        Err(Unreadable::Panicked) => {
-            return Prepared::Panicked { reason: "reading the record panicked" };
-        }
-    };
-    // The user's closures. A panic affects only this message.
-    let identified = user_code::call(|| identify(config, &message, &body));
-    match identified {
-        Ok(Ok((key, fingerprint))) => {
-            message.key = Some(key);
-            Prepared::Run { message, fingerprint }
-        }
-        Ok(Err(_)) | Err(_) if config.calls.core().is_disabled => {
-            // While idempotency is switched off, no message is rejected because of its key.
-            Prepared::Run { message, fingerprint: body.fingerprint }
-        }
-        Ok(Err(NoKey::Invalid(reason))) => reject(reason),
-        Ok(Err(NoKey::Missing(reason))) => match config.missing_key {
-            MissingKey::Fail => Prepared::Reject { reason, action: FailureAction::Report },
-            MissingKey::Acknowledge => {
-                Prepared::Reject { reason, action: FailureAction::Acknowledge }
-            }
-            MissingKey::RunUnprotected => Prepared::RunUnprotected { message },
-        },
-        // The panic's message is on stderr. It is not logged, because it could quote the message.
-        Err(_) => Prepared::Panicked { reason: "looking for its key or fingerprint panicked" },
-    }
-}
-
-fn open<R>(
-    config: &Config<R>,
-    (record, mut body): (R, Body),
-) -> Result<(Message<R>, Body), Unreadable> {
-    if let Some(envelope) = config.envelope {
+/// Finds the key of a message, and decides whether it runs.
+pub(super) fn prepare<R>(consumer: &Consumer<R>, parsed: Parsed<R>) -> Prepared<R> {
+    let (record, mut body) = parsed?;
+    if let Some(envelope) = consumer.envelope {
         body = envelope.open(&body)?;
     }
     let payload = std::mem::take(&mut body.payload);
-    Ok((Message { record, payload, key: None }, body))
-}
-
-fn identify<R>(
-    config: &Config<R>,
-    message: &Message<R>,
-    body: &Body,
-) -> Result<(String, Fingerprint), NoKey> {
-    let key = config.key.find(message, body)?;
-    let fingerprint = match &config.fingerprint {
-        Some(fingerprint) => fingerprint(message),
-        None => body.fingerprint,
-    };
-    Ok((key, fingerprint))
+    let mut message = Message { record, payload, key: None };
+    // The user's closures. A panic affects only this message.
+    let identified = user_code::call(|| {
+        let key = consumer.key.find(&message, &body)?;
+        let fingerprint = consumer.fingerprint.as_ref();
+        Ok((key, fingerprint.map_or(body.fingerprint, |of| of(&message))))
+    });
+    // The panic's message is on stderr. It is not logged, because it could quote the message.
+    let panicked = Rejected::Panicked("looking for its key or fingerprint panicked");
+    match identified.unwrap_or(Err(panicked)) {
+        Ok((key, fingerprint)) => {
+            message.key = Some(key);
+            Ok((message, Some(fingerprint)))
+        }
+        // While idempotency is switched off, no message is rejected because of its key.
+        Err(_) if consumer.calls.core().is_disabled => Ok((message, Some(body.fingerprint))),
+        Err(Rejected::NoKey(_)) if consumer.missing_key == MissingKey::RunUnprotected => {
+            Ok((message, None))
+        }
+        Err(rejected) => Err(rejected),
+    }
 }
 
 /// The time that is reserved for sending the response. A handler that runs at that point is
@@ -116,25 +79,9 @@ impl Times {
     }
 }
 
-/// Why a handler did not complete its message.
-enum NotDone<E> {
-    /// The key was acquired too late.
-    NoTurn,
-    Failed(E),
-}
-
-impl<E: fmt::Display> fmt::Display for NotDone<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTurn => f.write_str("its key became free too late: nothing ran"),
-            Self::Failed(error) => error.fmt(f),
-        }
-    }
-}
-
 /// Handles the message. Returns whether it is done and need not be delivered again.
 pub(super) async fn perform<R, F, Fut, E>(
-    config: &Config<R>,
+    consumer: &Consumer<R>,
     handler: &F,
     item: Option<&ItemIdentifier>,
     prepared: Prepared<R>,
@@ -146,93 +93,86 @@ where
     E: fmt::Display + 'static,
 {
     let deadline = times.map(|times| times.deadline);
-    let log = Log { operation: config.calls.scope.operation(), service: config.source.name, item };
+    let (operation, service) = (consumer.calls.scope.operation(), consumer.source.name);
+    let log = Log { consumer, operation, service, item };
     let running = async {
         match prepared {
-            Prepared::Reject { reason, action } => log.disposed(action, &reason),
-            Prepared::Panicked { reason } => log.failed(reason),
-            Prepared::RunUnprotected { message } => match without_record(config, deadline) {
+            Err(rejected) => log.rejected(rejected),
+            Ok((message, None)) => match without_record(consumer, deadline) {
                 Ok(execution) => {
                     log.unprotected();
                     let done = handler(message, execution.clone()).await;
                     execution.succeeded();
                     execution.report();
-                    log.ended(config, done.map_err(RunError::Handler))
+                    log.ended(done.map_err(|error| RunError::Handler(text(error))))
                 }
-                Err(error) => log.ended::<R, E>(config, Err(error.into())),
+                Err(error) => log.ended(Err(error.into())),
             },
-            Prepared::Run { message, fingerprint } => {
+            Ok((message, Some(fingerprint))) => {
                 let key = message.key.clone().unwrap_or_default();
                 let call =
-                    Call::new(config.calls.clone(), key).fingerprint(fingerprint).ends(deadline);
-                let clock = &config.calls.core().table.clock;
+                    Call::new(consumer.calls.clone(), key).fingerprint(fingerprint).ends(deadline);
+                let clock = &consumer.calls.core().table.clock;
                 let run = call.run(async |execution| {
                     // Another owner may have run until now, or DynamoDB may have been slow.
                     if times.is_some_and(|times| clock.is_over(times.last_start)) {
                         execution.discard();
-                        return Err(NotDone::NoTurn);
+                        return Err("its key became free too late: nothing ran".to_owned());
                     }
-                    handler(message, execution).await.map(|()| Done).map_err(NotDone::Failed)
+                    let done = handler(message, execution).await;
+                    // Read as any JSON, because the answers of earlier versions mean the same.
+                    done.map(|()| Value::Null).map_err(text)
                 });
-                log.ended(config, run.await.map(|Done| ()))
+                log.ended(run.await.map(drop))
             }
         }
     };
     match user_code::run(running).await {
         Ok(is_done) => is_done,
-        Err(panic) => log.panicked(&panic),
+        Err(panic) => log.failed(&format!("the handler panicked: {}", panic.text())),
     }
 }
 
-/// The answer to a message: it is done. Deserialized from any stored JSON, because the answers of
-/// earlier versions mean the same.
-struct Done;
-
-impl Serialize for Done {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_unit()
-    }
-}
-
-impl<'de> Deserialize<'de> for Done {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
-    }
+/// The text of a handler's error, with the causes that some types add.
+fn text(error: impl fmt::Display) -> String {
+    format!("{error:#}")
 }
 
 /// Creates an execution without a record.
-fn without_record<R>(config: &Config<R>, deadline: Option<Deadline>) -> Result<Execution, Error> {
-    let core = config.calls.core();
-    let key = core.random_key(&config.calls.scope)?;
-    let (policy, answers) = (config.calls.policy.clone(), AnswerRules::FUNCTION);
+fn without_record<R>(
+    consumer: &Consumer<R>,
+    deadline: Option<Deadline>,
+) -> Result<Execution, Error> {
+    let core = consumer.calls.core();
+    let key = core.random_key(&consumer.calls.scope)?;
+    let (policy, answers) = (consumer.calls.policy.clone(), AnswerRules::FUNCTION);
     Execution::unprotected(core, CallContext::without_record(core, key, policy, deadline, answers))
 }
 
 /// Logs the results of a message, without its key and payload.
-struct Log<'a> {
+struct Log<'a, R> {
+    consumer: &'a Consumer<R>,
     operation: &'a str,
     service: &'static str,
     item: Option<&'a ItemIdentifier>,
 }
 
-impl Log<'_> {
+impl<R> Log<'_, R> {
     /// Logs how a run ended. Returns whether the message is done.
-    fn ended<R, E: fmt::Display>(
-        &self,
-        config: &Config<R>,
-        result: Result<(), RunError<E>>,
-    ) -> bool {
+    fn ended(&self, result: Result<(), RunError<String>>) -> bool {
         let error = match result {
             Ok(()) => return true,
-            Err(RunError::Handler(error)) => return self.failed(&format!("{error:#}")),
+            Err(RunError::Handler(error)) => return self.failed(&error),
             Err(RunError::Idempotency(error)) => error,
         };
         match error.kind() {
             // The operation completed; only its answer is not available.
             ErrorKind::AnswerUnavailable | ErrorKind::AnswerUnreadable => true,
-            ErrorKind::Mismatch => self.disposed(config.mismatched, &error),
-            ErrorKind::Failed | ErrorKind::Abandoned => self.disposed(config.exhausted, &error),
-            ErrorKind::InvalidInput => self.disposed(config.malformed, &error),
+            ErrorKind::Mismatch => self.disposed(self.consumer.mismatched, &error),
+            ErrorKind::Failed | ErrorKind::Abandoned => {
+                self.disposed(self.consumer.exhausted, &error)
+            }
+            ErrorKind::InvalidInput => self.disposed(self.consumer.malformed, &error),
             ErrorKind::InProgress { .. } => self.in_progress(),
             ErrorKind::LeaseLost
             | ErrorKind::LeaseExpired
@@ -251,6 +191,18 @@ impl Log<'_> {
         }
     }
 
+    /// Logs why a message did not run.
+    fn rejected(&self, rejected: Rejected) -> bool {
+        match rejected {
+            Rejected::Malformed(reason) => self.disposed(self.consumer.malformed, &reason),
+            Rejected::NoKey(reason) if self.consumer.missing_key == MissingKey::Acknowledge => {
+                self.disposed(FailureAction::Acknowledge, &reason)
+            }
+            Rejected::NoKey(reason) => self.disposed(FailureAction::Report, &reason),
+            Rejected::Panicked(reason) => self.failed(reason),
+        }
+    }
+
     fn failed(&self, error: &str) -> bool {
         tracing::error!(
             operation = self.operation,
@@ -260,10 +212,6 @@ impl Log<'_> {
             "a message failed"
         );
         false
-    }
-
-    fn panicked(&self, panic: &Panic) -> bool {
-        self.failed(&format!("the handler panicked: {}", panic.text()))
     }
 
     fn in_progress(&self) -> bool {

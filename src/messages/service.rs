@@ -7,10 +7,10 @@ use lambda_runtime::{LambdaEvent, service_fn};
 use tower_service::Service;
 
 use super::batch;
-use super::consumer::{Config, Consumer};
+use super::consumer::Consumer;
 use super::error::BatchError;
 use super::message::Message;
-use super::response::{BatchResponse, Reporting, report};
+use super::response::{BatchResponse, report};
 use crate::error::Error;
 use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
@@ -81,35 +81,24 @@ impl<R: Send + 'static> Consumer<R> {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send + 'static,
     {
-        let calls = self.0.calls.checked()?;
-        let consumer = Arc::new((Config { calls, ..self.0 }, handler));
-        Ok(service_fn(move |event| {
+        let calls = self.calls.checked()?;
+        let consumer = Arc::new((Self { calls, ..self }, handler));
+        Ok(service_fn(move |event: LambdaEvent<JsonEvent>| {
             let consumer = Arc::clone(&consumer);
             Box::pin(async move {
-                let (config, handler) = &*consumer;
-                answer(config, handler, event).await
+                let (consumer, handler) = &*consumer;
+                let deadline = deadline(&consumer.calls.core().table.clock, &event.context);
+                let batch = (consumer.source.split)(
+                    consumer.source.name,
+                    event.payload.get(),
+                    consumer.order,
+                )?;
+                // Frees memory: the records have been read, and an event may have some megabytes.
+                drop(event);
+                let (total, state) = (batch.messages.len(), batch.state);
+                let failed = batch::run(consumer, handler, batch.messages, deadline).await;
+                report(consumer.reporting, failed, total, state)
             })
         }))
     }
-}
-
-async fn answer<R, F, Fut, E>(
-    config: &Config<R>,
-    handler: &F,
-    event: LambdaEvent<JsonEvent>,
-) -> Result<BatchResponse, BatchError>
-where
-    F: Fn(Message<R>, Execution) -> Fut,
-    Fut: Future<Output = Result<(), E>>,
-    E: fmt::Display + 'static,
-{
-    let deadline = deadline(&config.calls.core().table.clock, &event.context);
-    let batch = (config.source.split)(event.payload.get(), config.order)?;
-    // Frees memory: the records have been read, and an event may have some megabytes.
-    drop(event);
-    let (total, state) = (batch.messages.len(), batch.state);
-    let failed = batch::run(config, handler, batch.messages, deadline).await;
-    let reporting =
-        if config.partial_response { config.source.reporting } else { Reporting::Event };
-    report(reporting, failed, total, state)
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::answer::{Answer, reason, to_json};
-use crate::error::{Error, ErrorKind, JsonFault};
+use crate::error::{Error, ErrorKind, json_fault};
 use crate::run::errors::answer_unavailable;
 
 /// Encodes the answer of a reconcile hook for the record.
@@ -28,7 +28,7 @@ pub(super) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
                 ErrorKind::AnswerUnreadable,
                 "the stored answer is not of the type asked for",
             )
-            .with_source(JsonFault::from(source))
+            .with_source(json_fault(&source))
         }),
         Answer::Unavailable(reason) => Err(answer_unavailable(reason)),
         Answer::Http(_) => Err(Error::new(

@@ -62,7 +62,7 @@ impl Call {
         Self {
             config,
             key,
-            fingerprint: Ok(Fingerprint::EMPTY),
+            fingerprint: Ok(Fingerprint::empty()),
             deadline: None,
             hook: Unset,
             errors: PhantomData,

@@ -11,7 +11,7 @@ use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
 /// One call of an operation.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CallContext {
     /// Whether a record is read and written. Without one, the handler runs with an unprotected
     /// [`Execution`](crate::Execution).
@@ -58,7 +58,7 @@ impl CallContext {
         deadline: Option<Deadline>,
         answers: AnswerRules,
     ) -> Self {
-        let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::EMPTY);
+        let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::empty());
         Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
-use crate::answer::split::{AnswerParts, Digest, MAX_PARTS_IN_FLIGHT};
+use crate::answer::split::{AnswerParts, MAX_PARTS_IN_FLIGHT, digest};
 use crate::answer::{Answer, Manifest, Stored, too_large};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
@@ -181,7 +181,7 @@ impl Core {
         for part in parts {
             bytes.extend(part);
         }
-        if bytes.len() != manifest.bytes || Digest::of([&bytes[..]]) != manifest.digest {
+        if bytes.len() != manifest.bytes || digest([&bytes[..]]) != manifest.digest {
             return Err(Unread::Gone("its parts are not those that were written".to_owned()));
         }
         Ok(bytes)
@@ -214,7 +214,7 @@ impl Core {
         manifest: &Manifest,
         number: u32,
     ) -> Result<RecordKey, Error> {
-        let (owner, digest) = (manifest.owner, manifest.digest.prefix());
+        let (owner, digest) = (manifest.owner, &manifest.digest[..8]);
         let name = PartName { owner, digest, number };
         let key = key.part(&name, self.table.schema.max_key_bytes());
         key.ok_or_else(|| {

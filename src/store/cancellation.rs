@@ -4,7 +4,7 @@
 use aws_sdk_dynamodb::types::CancellationReason;
 
 use super::WriteResult;
-use crate::error::{ConditionFailed, Error, ErrorKind, Failed};
+use crate::error::{ConditionFailed, Error, ErrorKind};
 
 const CONDITION: &str = "ConditionalCheckFailed";
 
@@ -38,7 +38,7 @@ fn items_error(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Opt
             return Some(invalid(Some(index), reason));
         }
         if code(&reason) == CONDITION {
-            failed.push(Failed { index, item: reason.item });
+            failed.push((index, reason.item));
         }
     }
     let mut failed = failed.into_iter();

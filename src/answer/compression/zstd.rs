@@ -48,7 +48,7 @@ pub(super) fn compress(pieces: &[&[u8]], expected: usize) -> Option<Vec<u8>> {
 }
 
 /// Allocates at most `plain` bytes, whatever length the frame claims.
-pub(super) fn decompress(compressed: &[u8], plain: usize) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn decompress(compressed: &[u8], plain: usize) -> Result<Vec<u8>, &'static str> {
     match zstd::bulk::decompress(compressed, plain) {
         Ok(bytes) if bytes.len() == plain => Ok(bytes),
         Ok(_) => Err("it is shorter than the recorded length"),

@@ -16,6 +16,8 @@ mod tests;
 
 use std::ops::Range;
 
+use serde::de::IgnoredAny;
+
 /// The deepest nesting that is accepted, because each level uses a part of the stack.
 const MAX_DEPTH: usize = 128;
 
@@ -65,54 +67,49 @@ impl Writer<'_> {
         match self.peek()? {
             b'"' => self.string(),
             b'{' => self.object(depth + 1),
-            b'[' => self.array(depth + 1),
-            b'-' | b'0'..=b'9' => self.number(),
-            b't' => self.literal("true"),
-            b'f' => self.literal("false"),
-            b'n' => self.literal("null"),
-            _ => None,
+            b'[' => self.list(depth + 1, b']', Self::value),
+            _ => self.scalar(),
         }
     }
 
-    fn array(&mut self, depth: usize) -> Option<()> {
-        self.open(depth)?;
-        if self.accept(b']').is_some() {
+    /// Reads an array or object, whose last byte is `end`.
+    fn list(
+        &mut self,
+        depth: usize,
+        end: u8,
+        item: impl Fn(&mut Self, usize) -> Option<()>,
+    ) -> Option<()> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        self.at += 1;
+        self.skip_space();
+        if self.accept(end).is_some() {
             return Some(());
         }
         loop {
-            self.value(depth)?;
+            item(self, depth)?;
             self.skip_space();
             if self.accept(b',').is_none() {
-                return self.accept(b']');
+                return self.accept(end);
             }
         }
     }
 
     fn object(&mut self, depth: usize) -> Option<()> {
-        let start = self.position();
-        self.open(depth)?;
-        if self.accept(b'}').is_some() {
-            return Some(());
-        }
-        let first = self.members.len();
-        loop {
-            let member = self.member(depth)?;
-            self.members.push(member);
-            if self.accept(b',').is_none() {
-                break;
-            }
-        }
+        let (start, first) = (self.position(), self.members.len());
+        self.list(depth, b'}', Self::member)?;
         self.copy();
         if !self.members[first..].is_sorted_by_key(|member| self.name(member)) {
             let mut members = self.members.split_off(first);
             members.sort_by(|a, b| self.name(a).cmp(self.name(b)));
-            self.unsorted.push(Object { span: start..self.out.len(), members });
+            self.unsorted.push(Object { span: start..self.out.len() - 1, members });
         }
         self.members.truncate(first);
-        self.accept(b'}')
+        Some(())
     }
 
-    fn member(&mut self, depth: usize) -> Option<Member> {
+    fn member(&mut self, depth: usize) -> Option<()> {
         self.skip_space();
         let start = self.position();
         self.string()?;
@@ -120,23 +117,12 @@ impl Writer<'_> {
         self.skip_space();
         self.accept(b':')?;
         self.value(depth)?;
-        let span = start..self.position();
-        self.skip_space();
-        Some(Member { span, name_end })
+        self.members.push(Member { span: start..self.position(), name_end });
+        Some(())
     }
 
     fn name(&self, member: &Member) -> &[u8] {
         &self.out[member.span.start..member.name_end]
-    }
-
-    /// Reads the first byte of an array or object and the white space after it.
-    fn open(&mut self, depth: usize) -> Option<()> {
-        if depth > MAX_DEPTH {
-            return None;
-        }
-        self.at += 1;
-        self.skip_space();
-        Some(())
     }
 
     fn string(&mut self) -> Option<()> {
@@ -184,31 +170,18 @@ impl Writer<'_> {
         })
     }
 
-    fn number(&mut self) -> Option<()> {
-        self.accept(b'-');
-        if self.accept(b'0').is_none() {
-            self.digits()?;
-        }
-        if self.accept(b'.').is_some() {
-            self.digits()?;
-        }
-        if self.accept(b'e').or_else(|| self.accept(b'E')).is_some() {
-            self.accept(b'+').or_else(|| self.accept(b'-'));
-            self.digits()?;
-        }
-        Some(())
-    }
-
-    /// Reads one or more digits.
-    fn digits(&mut self) -> Option<()> {
+    /// Reads a number, `true`, `false` or `null`.
+    fn scalar(&mut self) -> Option<()> {
         let rest = &self.input[self.at..];
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        self.at += count;
-        (count > 0).then_some(())
-    }
-
-    fn literal(&mut self, literal: &str) -> Option<()> {
-        self.input[self.at..].starts_with(literal.as_bytes()).then(|| self.at += literal.len())
+        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let length = rest.iter().take_while(is_part).count();
+        let scalar = &rest[..length];
+        // Most numbers need no parser.
+        if !matches!(scalar, [b'1'..=b'9', digits @ ..] if digits.iter().all(u8::is_ascii_digit)) {
+            serde_json::from_slice::<IgnoredAny>(scalar).ok()?;
+        }
+        self.at += length;
+        Some(())
     }
 
     #[inline(always)]

@@ -41,52 +41,42 @@ pub(crate) enum Verdict {
     CutOff,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Waiting,
-    Running,
-    Over(Verdict),
-}
-
 #[derive(Debug)]
 struct Entry {
     /// The index of its group.
     group: usize,
-    /// The index of its key and of its request.
-    request_index: Option<RequestIndex>,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct RequestIndex {
-    lane: usize,
-    request: usize,
+    /// The index of its request, if it has a key.
+    request: Option<usize>,
+    /// `NoTurn` until it starts, then `CutOff` until it ends.
+    verdict: Verdict,
 }
 
 /// The messages of one key.
 #[derive(Debug, Default)]
 struct Lane {
     is_running: bool,
-    /// The requests with this key; twins share one.
-    requests: Vec<Request>,
     /// The messages that could have started while another one ran.
     waiting: BTreeSet<usize>,
 }
 
+/// The messages of one key and fingerprint, which are twins.
 #[derive(Debug, Default)]
 struct Request {
+    /// The index of its key.
+    lane: usize,
     /// The verdict of the message that ran.
     ended: Option<Verdict>,
     /// The twins that wait.
     waiting: Vec<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Schedule {
     entries: Vec<Entry>,
     /// The remaining messages of each group, in order; a message without a group is its own group.
     groups: Vec<VecDeque<usize>>,
     lanes: Vec<Lane>,
+    requests: Vec<Request>,
     /// The messages that may start.
     ready: BTreeSet<usize>,
     /// How many times a message was examined.
@@ -98,86 +88,71 @@ impl Schedule {
     pub(crate) fn new(messages: impl IntoIterator<Item = Constraints>) -> Self {
         let (mut group_by_name, mut lane_by_key) = (HashMap::new(), HashMap::new());
         let mut request_by_fingerprint = HashMap::new();
-        let (mut groups, mut lanes) = (Vec::<VecDeque<usize>>::new(), Vec::<Lane>::new());
-        let mut entries = Vec::new();
-        for (index, constraints) in messages.into_iter().enumerate() {
-            let group = match constraints.group {
+        let mut schedule = Self::default();
+        let Self { entries, groups, lanes, requests, ready, .. } = &mut schedule;
+        for (index, Constraints { group, identity }) in messages.into_iter().enumerate() {
+            let group = match group {
                 Some(name) => *group_by_name.entry(name).or_insert(groups.len()),
                 None => groups.len(),
             };
             if group == groups.len() {
                 groups.push(VecDeque::new());
+                ready.insert(index);
             }
             groups[group].push_back(index);
-            let request_index = constraints.identity.map(|(key, fingerprint)| {
-                let lane = *lane_by_key.entry(key).or_insert_with(|| {
+            let request = identity.map(|(key, fingerprint)| {
+                let lane = *lane_by_key.entry(key).or_insert(lanes.len());
+                if lane == lanes.len() {
                     lanes.push(Lane::default());
-                    lanes.len() - 1
-                });
-                let requests = &mut lanes[lane].requests;
-                let request =
-                    *request_by_fingerprint.entry((lane, fingerprint)).or_insert_with(|| {
-                        requests.push(Request::default());
-                        requests.len() - 1
-                    });
-                RequestIndex { lane, request }
+                }
+                *request_by_fingerprint.entry((lane, fingerprint)).or_insert_with(|| {
+                    requests.push(Request { lane, ..Request::default() });
+                    requests.len() - 1
+                })
             });
-            entries.push(Entry { group, request_index, state: State::Waiting });
+            entries.push(Entry { group, request, verdict: Verdict::NoTurn });
         }
-        let ready = groups.iter().filter_map(|group| group.front().copied()).collect();
-        Self {
-            entries,
-            groups,
-            lanes,
-            ready,
-            #[cfg(test)]
-            looks: 0,
-        }
+        schedule
     }
 
     /// Returns the next message to run, if one may start now.
     pub(crate) fn next(&mut self) -> Option<usize> {
         while let Some(index) = self.ready.pop_first() {
             self.look();
-            if self.entries[index].state != State::Waiting {
+            if self.entries[index].verdict != Verdict::NoTurn {
                 // A twin of it has ended meanwhile, so it has a verdict.
                 continue;
             }
-            let Some(RequestIndex { lane, request }) = self.entries[index].request_index else {
-                return Some(self.start(index));
-            };
-            let lane = &mut self.lanes[lane];
-            let request = &mut lane.requests[request];
-            if let Some(verdict) = request.ended {
-                self.conclude(index, verdict);
-            } else if lane.is_running {
-                lane.waiting.insert(index);
-                request.waiting.push(index);
-            } else {
+            if let Some(request) = self.entries[index].request {
+                let request = &mut self.requests[request];
+                let lane = &mut self.lanes[request.lane];
+                if let Some(verdict) = request.ended {
+                    self.conclude(index, verdict);
+                    continue;
+                }
+                if lane.is_running {
+                    lane.waiting.insert(index);
+                    request.waiting.push(index);
+                    continue;
+                }
                 lane.is_running = true;
-                return Some(self.start(index));
             }
+            self.entries[index].verdict = Verdict::CutOff;
+            return Some(index);
         }
         None
-    }
-
-    fn start(&mut self, index: usize) -> usize {
-        self.entries[index].state = State::Running;
-        index
     }
 
     /// Records whether a message that ran is done.
     pub(crate) fn ended(&mut self, index: usize, is_done: bool) {
         let verdict = if is_done { Verdict::Done } else { Verdict::Failed };
         self.conclude(index, verdict);
-        let Some(RequestIndex { lane, request }) = self.entries[index].request_index else {
-            return;
-        };
-        let lane = &mut self.lanes[lane];
-        lane.is_running = false;
-        let request = &mut lane.requests[request];
+        let Some(request) = self.entries[index].request else { return };
+        let request = &mut self.requests[request];
         request.ended = Some(verdict);
         let twins = std::mem::take(&mut request.waiting);
+        let lane = &mut self.lanes[request.lane];
+        lane.is_running = false;
         for twin in &twins {
             lane.waiting.remove(twin);
         }
@@ -186,7 +161,7 @@ impl Schedule {
         for twin in twins {
             self.look();
             // A twin that became ready meanwhile may be listed more than once.
-            if self.entries[twin].state == State::Waiting {
+            if self.entries[twin].verdict == Verdict::NoTurn {
                 self.conclude(twin, verdict);
             }
         }
@@ -203,14 +178,14 @@ impl Schedule {
 
     /// Records a verdict and its consequences for the group.
     fn conclude(&mut self, index: usize, verdict: Verdict) {
-        self.entries[index].state = State::Over(verdict);
+        self.entries[index].verdict = verdict;
         let group = &mut self.groups[self.entries[index].group];
         group.pop_front();
         if verdict == Verdict::Done {
             self.ready.extend(group.front());
         } else {
             for held in group.drain(..) {
-                self.entries[held].state = State::Over(Verdict::Held);
+                self.entries[held].verdict = Verdict::Held;
             }
         }
     }
@@ -219,33 +194,14 @@ impl Schedule {
     pub(crate) fn stop(&mut self) {
         self.ready.clear();
         self.groups.iter_mut().for_each(VecDeque::clear);
-        for lane in &mut self.lanes {
-            lane.waiting.clear();
-            lane.requests.iter_mut().for_each(|request| request.waiting.clear());
-        }
-        self.end_all(State::Waiting, Verdict::NoTurn);
+        self.lanes.iter_mut().for_each(|lane| lane.waiting.clear());
+        self.requests.iter_mut().for_each(|request| request.waiting.clear());
     }
 
-    /// Lets no further message start, and abandons those that run.
-    pub(crate) fn cut_off(&mut self) {
-        self.stop();
-        self.end_all(State::Running, Verdict::CutOff);
-    }
-
-    fn end_all(&mut self, state: State, verdict: Verdict) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.state == state) {
-            entry.state = State::Over(verdict);
-        }
-    }
-
-    /// Returns the verdict of each message. A message without one would be forgotten, so it is
-    /// delivered again.
+    /// Returns the verdict of each message if the batch ends now. A message without one would be
+    /// forgotten, so it is delivered again.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
-        self.entries.iter().map(|entry| match entry.state {
-            State::Over(verdict) => verdict,
-            State::Waiting => Verdict::NoTurn,
-            State::Running => Verdict::CutOff,
-        })
+        self.entries.iter().map(|entry| entry.verdict)
     }
 }
 

@@ -116,7 +116,7 @@ fn a_message_that_was_cut_off_differs_from_one_that_never_ran() {
     let mut schedule = Schedule::new([of("a"), of("a"), plain()]);
     assert_eq!(all(&mut schedule), [0, 2]);
     schedule.ended(2, true);
-    schedule.cut_off();
+    schedule.stop();
     assert_eq!(verdicts(&schedule), [CutOff, NoTurn, Done]);
 }
 

@@ -3,19 +3,16 @@
 use aws_lambda_events::dynamodb::EventRecord;
 use serde_json::Value;
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source};
+use super::{Body, Incoming, Raw, Source, split_records};
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
 
-const NAME: &str = "DynamoDB Streams";
-
 pub(in crate::messages) const SOURCE: Source<EventRecord> = Source {
-    name: NAME,
+    name: "DynamoDB Streams",
     reporting: Reporting::First,
-    partial_response: true,
     key: MessageKey::broker_id,
-    split: |event, order| Batch::of_records(event, NAME, |raw| incoming(raw, order)),
+    split: |service, event, order| split_records(service, event, |raw| incoming(raw, order)),
 };
 
 fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
@@ -30,15 +27,11 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
             keys.join(",")
         }),
     };
-    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, parsed: parse(raw) }
-}
-
-fn parse(raw: &Raw<'_>) -> Parsed<EventRecord> {
-    let record: EventRecord = raw.read("/eventSource", "aws:dynamodb", NAME)?;
-    let broker_id = match (&record.event_source_arn, &record.change.sequence_number) {
-        (Some(stream), Some(number)) => Some(format!("{stream}/{number}")),
-        _ => None,
-    };
-    let body = Body::new(raw.text.as_bytes().to_vec(), Attributes::default(), broker_id);
-    Ok((record, body))
+    let parsed = raw.read("/eventSource", "aws:dynamodb").map(|record: EventRecord| {
+        let ids = record.event_source_arn.as_ref().zip(record.change.sequence_number.as_ref());
+        let broker_id = ids.map(|(stream, number)| format!("{stream}/{number}"));
+        let body = Body::new(raw.text.as_bytes().to_vec(), Attributes::default(), broker_id);
+        (record, body)
+    });
+    Incoming { item: raw.item("/dynamodb/SequenceNumber"), group, parsed }
 }

@@ -5,26 +5,23 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Batch, Body, Incoming, Source, decode, other_source};
-use crate::error::JsonFault;
+use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::object::Object;
 use crate::messages::response::{ItemIdentifier, Reporting};
 
-const NAME: &str = "Amazon EventBridge";
-
 pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
-    name: NAME,
+    name: "Amazon EventBridge",
     reporting: Reporting::Event,
-    partial_response: false,
     key: MessageKey::broker_id,
-    split: |event, _| split(event),
+    split: |service, event, _| split(service, event),
 };
 
-fn split(event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
-    let (body, id) = read(event).map_err(|fault| other_source(NAME, &fault.to_string()))?;
-    let parsed = decode(event, NAME).map(|record| (record, body));
+fn split(service: &'static str, event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
+    let (body, id) = read(event).map_err(|error| other_source(service, &json_fault(&error)))?;
+    let parsed = decode(event, service).map(|record| (record, body));
     let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, parsed }];
     Ok(Batch { messages, state: None })
 }
@@ -40,7 +37,7 @@ struct Event {
 
 /// Reads the body of an event and its id. The fingerprint excludes the event's id and time, so that
 /// the same event sent twice with one key is the same request.
-pub(in crate::messages) fn read(event: &str) -> Result<(Body, Option<String>), JsonFault> {
+pub(in crate::messages) fn read(event: &str) -> serde_json::Result<(Body, Option<String>)> {
     let Object(Event { id, source, detail_type, detail }) = serde_json::from_str(event)?;
     let id = id.filter(|id| !id.is_empty());
     let payload = detail.get().as_bytes().to_vec();

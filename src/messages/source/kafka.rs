@@ -10,21 +10,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Batch, Body, Incoming, Parsed, Raw, Source, decode, named, other_source};
-use crate::error::JsonFault;
-use crate::messages::error::BatchError;
+use crate::error::json_fault;
+use crate::messages::error::{BatchError, Rejected};
 use crate::messages::key::MessageKey;
 use crate::messages::object::Object;
 use crate::messages::response::{ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
-const NAME: &str = "Kafka";
-
 pub(in crate::messages) const SOURCE: Source<KafkaRecord> = Source {
-    name: NAME,
-    reporting: Reporting::Items,
-    // Only provisioned pollers with `ReportBatchItemFailures` read partial responses. Other
-    // pollers treat every response as success.
-    partial_response: false,
+    name: "Kafka",
+    reporting: Reporting::ItemsIfAsked,
     key: MessageKey::default_attribute,
     split,
 };
@@ -39,25 +34,27 @@ struct Topics {
     records: Option<BTreeMap<String, Vec<Box<RawValue>>>>,
 }
 
-fn split(event: &str, order: Order) -> Result<Batch<KafkaRecord>, BatchError> {
+fn split(
+    service: &'static str,
+    event: &str,
+    order: Order,
+) -> Result<Batch<KafkaRecord>, BatchError> {
     let Object(event) = serde_json::from_str::<Object<Topics>>(event)
-        .map_err(|error| other_source(NAME, &JsonFault::from(error).to_string()))?;
+        .map_err(|error| other_source(service, &json_fault(&error)))?;
     match event.event_source.as_deref() {
         None | Some("aws:kafka" | "SelfManagedKafka") => {}
-        Some(other) => return Err(other_source(NAME, &named(other))),
+        Some(other) => return Err(other_source(service, &named(other))),
     }
     let cluster = event.event_source_arn.or_else(|| event.bootstrap_servers.as_deref().map(sorted));
     let Some(partitions) = event.records else {
-        return Err(other_source(NAME, "it has no map of `records`"));
+        return Err(other_source(service, "it has no map of `records`"));
     };
-    let records = partitions
-        .iter()
-        .flat_map(|(partition, records)| records.iter().map(move |record| (partition, record)));
-    let messages = records
-        .map(|(partition, record)| {
-            incoming(&Raw::new(record), partition, cluster.as_deref(), order)
-        })
-        .collect();
+    let mut messages = Vec::new();
+    for (partition, records) in &partitions {
+        let cluster = cluster.as_deref();
+        let incoming = |record| incoming(&Raw::new(service, record), partition, cluster, order);
+        messages.extend(records.iter().map(|record| incoming(record)));
+    }
     Ok(Batch { messages, state: None })
 }
 
@@ -85,10 +82,8 @@ fn incoming(
             key.map(|key| format!("{partition}/{key}"))
         }
     };
-    let broker_id = match (cluster, &item) {
-        (Some(cluster), Some(item)) => Some(format!("{cluster}/{item}")),
-        _ => None,
-    };
+    let ids = cluster.zip(item.as_ref());
+    let broker_id = ids.map(|(cluster, item)| format!("{cluster}/{item}"));
     Incoming { item, group, parsed: parse(raw, broker_id) }
 }
 
@@ -96,10 +91,10 @@ fn parse(raw: &Raw<'_>, broker_id: Option<String>) -> Parsed<KafkaRecord> {
     let headers = raw.tree.pointer("/headers").and_then(Value::as_array);
     let headers = headers.into_iter().flatten().filter_map(Value::as_object).flatten();
     let attributes = headers.map(|(name, value)| (name.clone(), text(value))).collect();
-    let record: KafkaRecord = decode(raw.text, NAME)?;
+    let record: KafkaRecord = decode(raw.text, raw.service)?;
     let payload = STANDARD
         .decode(record.value.as_deref().unwrap_or_default())
-        .map_err(|_| "the record's value is not in base64".to_owned())?;
+        .map_err(|_| Rejected::Malformed("the record's value is not in base64".to_owned()))?;
     Ok((record, Body::new(payload, attributes, broker_id)))
 }
 

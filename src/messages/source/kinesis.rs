@@ -2,19 +2,16 @@
 
 use aws_lambda_events::kinesis::KinesisEventRecord;
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source};
+use super::{Body, Incoming, Raw, Source, split_records};
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
 
-const NAME: &str = "Amazon Kinesis";
-
 pub(in crate::messages) const SOURCE: Source<KinesisEventRecord> = Source {
-    name: NAME,
+    name: "Amazon Kinesis",
     reporting: Reporting::First,
-    partial_response: true,
     key: MessageKey::broker_id,
-    split: |event, order| Batch::of_records(event, NAME, |raw| incoming(raw, order)),
+    split: |service, event, order| split_records(service, event, |raw| incoming(raw, order)),
 };
 
 fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
@@ -23,16 +20,12 @@ fn incoming(raw: &Raw<'_>, order: Order) -> Incoming<KinesisEventRecord> {
         Order::Source => Some(String::new()),
         Order::Key => raw.text("/kinesis/partitionKey").map(str::to_owned),
     };
-    Incoming { item: raw.item("/kinesis/sequenceNumber"), group, parsed: parse(raw) }
-}
-
-fn parse(raw: &Raw<'_>) -> Parsed<KinesisEventRecord> {
-    let record: KinesisEventRecord = raw.read("/eventSource", "aws:kinesis", NAME)?;
-    // `eventID` is `shard:sequence number`: a sequence number is unique only in its shard.
-    let broker_id = match (&record.event_source_arn, &record.event_id) {
-        (Some(stream), Some(id)) => Some(format!("{stream}/{id}")),
-        _ => None,
-    };
-    let body = Body::new(record.kinesis.data.0.clone(), Attributes::default(), broker_id);
-    Ok((record, body))
+    let parsed = raw.read("/eventSource", "aws:kinesis").map(|record: KinesisEventRecord| {
+        // `eventID` is `shard:sequence number`: a sequence number is unique only in its shard.
+        let ids = record.event_source_arn.as_ref().zip(record.event_id.as_ref());
+        let broker_id = ids.map(|(stream, id)| format!("{stream}/{id}"));
+        let body = Body::new(record.kinesis.data.0.clone(), Attributes::default(), broker_id);
+        (record, body)
+    });
+    Incoming { item: raw.item("/kinesis/sequenceNumber"), group, parsed }
 }

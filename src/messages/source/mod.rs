@@ -14,12 +14,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::error::BatchError;
+use super::error::{BatchError, Rejected};
 use super::key::{Attributes, MessageKey};
 use super::object::Object;
 use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
-use crate::error::JsonFault;
+use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
 use crate::run::user_code;
 
@@ -29,12 +29,10 @@ pub(super) struct Source<R> {
     pub(super) name: &'static str,
     /// How it accepts reports of failures.
     pub(super) reporting: Reporting,
-    /// The default of `partial_response`.
-    pub(super) partial_response: bool,
     /// The default key.
     pub(super) key: fn() -> MessageKey<R>,
-    /// Splits an event into messages.
-    pub(super) split: fn(&str, Order) -> Result<Batch<R>, BatchError>,
+    /// Splits an event into messages. Also takes the name.
+    pub(super) split: fn(&'static str, &str, Order) -> Result<Batch<R>, BatchError>,
 }
 
 /// The messages of an event.
@@ -42,19 +40,6 @@ pub(super) struct Batch<R> {
     pub(super) messages: Vec<Incoming<R>>,
     /// The state of a tumbling window, which must be returned.
     pub(super) state: Option<Box<RawValue>>,
-}
-
-impl<R> Batch<R> {
-    /// Reads an event of the usual shape, whose records are independent.
-    fn of_records(
-        event: &str,
-        service: &str,
-        incoming: impl Fn(&Raw<'_>) -> Incoming<R>,
-    ) -> Result<Self, BatchError> {
-        let (records, state) = records(event, service)?;
-        let messages = records.iter().map(|record| incoming(&Raw::new(record))).collect();
-        Ok(Self { messages, state })
-    }
 }
 
 /// One message of an event.
@@ -67,22 +52,7 @@ pub(crate) struct Incoming<R> {
 }
 
 /// A record and its body, or why it cannot be read.
-pub(crate) type Parsed<R> = Result<(R, Body), Unreadable>;
-
-/// Why a message cannot be read. No variant quotes the message.
-#[derive(Debug)]
-pub(crate) enum Unreadable {
-    /// It does not have the format of its source.
-    Malformed(String),
-    /// Reading it panicked, so nothing is known about the message.
-    Panicked,
-}
-
-impl From<String> for Unreadable {
-    fn from(reason: String) -> Self {
-        Self::Malformed(reason)
-    }
-}
+pub(crate) type Parsed<R> = Result<(R, Body), Rejected>;
 
 /// The part of a message that contains its key, and its fingerprint.
 #[derive(Debug)]
@@ -111,18 +81,18 @@ struct Event {
     state: Option<Box<RawValue>>,
 }
 
-type Records = (Vec<Box<RawValue>>, Option<Box<RawValue>>);
-
-/// Returns the `Records` of an event and the state of its window.
-fn records(event: &str, service: &str) -> Result<Records, BatchError> {
-    match serde_json::from_str(event) {
-        Ok(Object(Event { records: Some(records), window, state })) => {
-            Ok((records, state.filter(|_| window.is_some())))
-        }
-        Ok(Object(Event { records: None, .. })) | Err(_) => {
-            Err(other_source(service, "it has no list of `Records`"))
-        }
-    }
+/// Splits an event of the usual shape. Reads one record after the other, to save memory.
+fn split_records<R>(
+    service: &'static str,
+    event: &str,
+    mut incoming: impl FnMut(&Raw<'_>) -> Incoming<R>,
+) -> Result<Batch<R>, BatchError> {
+    let Ok(Object(Event { records: Some(records), window, state })) = serde_json::from_str(event)
+    else {
+        return Err(other_source(service, "it has no list of `Records`"));
+    };
+    let messages = records.iter().map(|record| incoming(&Raw::new(service, record))).collect();
+    Ok(Batch { messages, state: state.filter(|_| window.is_some()) })
 }
 
 fn other_source(service: &str, why: &str) -> BatchError {
@@ -134,15 +104,17 @@ fn other_source(service: &str, why: &str) -> BatchError {
 /// A record as text and as a tree. The tree provides the identifier even if the record cannot be
 /// read as the source's type.
 struct Raw<'a> {
+    /// The name of the expected service.
+    service: &'static str,
     text: &'a str,
     tree: Value,
 }
 
 impl<'a> Raw<'a> {
-    fn new(text: &'a RawValue) -> Self {
+    fn new(service: &'static str, text: &'a RawValue) -> Self {
         let text = text.get();
         // A record that is nested too deeply has no tree; reading it then fails too.
-        Self { text, tree: serde_json::from_str(text).unwrap_or_default() }
+        Self { service, text, tree: serde_json::from_str(text).unwrap_or_default() }
     }
 
     /// Returns the text at a JSON pointer, unless it is empty.
@@ -156,18 +128,11 @@ impl<'a> Raw<'a> {
     }
 
     /// Reads the record as its source's type. Rejects a record that names another source.
-    fn read<R: DeserializeOwned>(
-        &self,
-        source_at: &str,
-        expected: &str,
-        service: &str,
-    ) -> Result<R, Unreadable> {
-        match self.text(source_at) {
-            Some(other) if other != expected => {
-                let reason = format!("the record is not one of {service}'s: {}", named(other));
-                return Err(reason.into());
-            }
-            Some(_) | None => {}
+    fn read<R: DeserializeOwned>(&self, source_at: &str, expected: &str) -> Result<R, Rejected> {
+        let service = self.service;
+        if let Some(other) = self.text(source_at).filter(|source| *source != expected) {
+            let reason = format!("the record is not one of {service}'s: {}", named(other));
+            return Err(Rejected::Malformed(reason));
         }
         decode(self.text, service)
     }
@@ -185,13 +150,14 @@ fn named(source: &str) -> String {
 
 /// Reads a record as its source's type, which another crate defines. If that crate panics, only
 /// this record of the batch is unreadable.
-fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Unreadable> {
+fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Rejected> {
     match user_code::call(|| serde_json::from_str(text)) {
         Ok(Ok(Object(record))) => Ok(record),
         Ok(Err(error)) => {
-            let fault = JsonFault::from(error);
-            Err(format!("the record is not one of {service}'s: {fault}").into())
+            let fault = json_fault(&error);
+            let reason = format!("the record is not one of {service}'s: {fault}");
+            Err(Rejected::Malformed(reason))
         }
-        Err(_) => Err(Unreadable::Panicked),
+        Err(_) => Err(Rejected::Panicked("reading the record panicked")),
     }
 }

@@ -2,18 +2,16 @@
 
 use aws_lambda_events::sns::{MessageAttribute, SnsRecord};
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source};
+use super::{Body, Incoming, Parsed, Raw, Source, split_records};
+use crate::messages::error::Rejected;
 use crate::messages::key::{BINARY, MessageKey};
 use crate::messages::response::Reporting;
 
-const NAME: &str = "Amazon SNS";
-
 pub(in crate::messages) const SOURCE: Source<SnsRecord> = Source {
-    name: NAME,
+    name: "Amazon SNS",
     reporting: Reporting::Event,
-    partial_response: false,
     key: MessageKey::default_attribute,
-    split: |event, _| Batch::of_records(event, NAME, incoming),
+    split: |service, event, _| split_records(service, event, incoming),
 };
 
 fn incoming(raw: &Raw<'_>) -> Incoming<SnsRecord> {
@@ -21,8 +19,9 @@ fn incoming(raw: &Raw<'_>) -> Incoming<SnsRecord> {
 }
 
 fn parse(raw: &Raw<'_>) -> Parsed<SnsRecord> {
-    let record: SnsRecord = raw.read("/EventSource", "aws:sns", NAME)?;
+    let record: SnsRecord = raw.read("/EventSource", "aws:sns")?;
     check_type(&record.sns.sns_message_type)?;
+    let text = |attribute: &MessageAttribute| text(&attribute.data_type, attribute.value.clone());
     let attributes = record.sns.message_attributes.iter();
     let attributes = attributes.map(|(name, attribute)| (name.clone(), text(attribute))).collect();
     let payload = record.sns.message.clone().into_bytes();
@@ -30,17 +29,19 @@ fn parse(raw: &Raw<'_>) -> Parsed<SnsRecord> {
     Ok((record, body))
 }
 
-fn text(attribute: &MessageAttribute) -> Result<String, &'static str> {
-    if attribute.data_type == "Binary" { Err(BINARY) } else { Ok(attribute.value.clone()) }
+/// Returns the value of an attribute with this type.
+pub(in crate::messages) fn text(kind: &str, value: String) -> Result<String, &'static str> {
+    if kind == "Binary" { Err(BINARY) } else { Ok(value) }
 }
 
 /// Checks the `Type` of a message. SNS also sends confirmations of subscriptions.
-pub(in crate::messages) fn check_type(kind: &str) -> Result<(), String> {
+pub(in crate::messages) fn check_type(kind: &str) -> Result<(), Rejected> {
     match kind {
         "Notification" => Ok(()),
         "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
-            Err(format!("it is SNS's {kind} and not a message: confirm it by hand"))
+            let reason = format!("it is SNS's {kind} and not a message: confirm it by hand");
+            Err(Rejected::Malformed(reason))
         }
-        _ => Err("its `Type` is not one of SNS's".to_owned()),
+        _ => Err(Rejected::Malformed("its `Type` is not one of SNS's".to_owned())),
     }
 }

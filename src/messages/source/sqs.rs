@@ -2,52 +2,44 @@
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source, records};
+use super::{Batch, Body, Incoming, Raw, Source, split_records};
 use crate::messages::error::BatchError;
 use crate::messages::key::{BINARY, MessageKey};
 use crate::messages::response::Reporting;
 
-const NAME: &str = "Amazon SQS";
-
 pub(in crate::messages) const SOURCE: Source<SqsMessage> = Source {
-    name: NAME,
+    name: "Amazon SQS",
     reporting: Reporting::Items,
-    partial_response: true,
     key: MessageKey::default_attribute,
-    split: |event, _| split(event),
+    split: |service, event, _| split(service, event),
 };
 
-fn split(event: &str) -> Result<Batch<SqsMessage>, BatchError> {
-    let (records, _) = records(event, NAME)?;
-    let raws: Vec<_> = records.iter().map(|record| Raw::new(record)).collect();
-    // All messages come from one queue. A group is no sign of a FIFO queue, because fair standard
-    // queues have groups too.
-    let is_fifo = raws.iter().filter_map(|raw| raw.text("/eventSourceARN")).any(is_fifo);
-    let messages = raws.iter().map(|raw| incoming(raw, is_fifo)).collect();
-    Ok(Batch { messages, state: None })
+fn split(service: &'static str, event: &str) -> Result<Batch<SqsMessage>, BatchError> {
+    let mut is_fifo = false;
+    let mut batch = split_records(service, event, |raw| {
+        // Only the names of FIFO queues end with `.fifo`.
+        let queue = raw.text("/eventSourceARN").unwrap_or_default();
+        is_fifo |= queue.strip_suffix(".fifo").is_some();
+        incoming(raw)
+    })?;
+    // All messages come from one queue. Fair standard queues have groups too, but no order.
+    if !is_fifo {
+        batch.messages.iter_mut().for_each(|message| message.group = None);
+    }
+    Ok(batch)
 }
 
-/// Only the names of FIFO queues end with `.fifo`.
-fn is_fifo(queue: &str) -> bool {
-    queue.strip_suffix(".fifo").is_some()
-}
-
-fn incoming(raw: &Raw<'_>, is_fifo: bool) -> Incoming<SqsMessage> {
+fn incoming(raw: &Raw<'_>) -> Incoming<SqsMessage> {
     // A message of a FIFO queue always has a group.
     let group = raw.text("/attributes/MessageGroupId").unwrap_or_default();
-    Incoming {
-        item: raw.item("/messageId"),
-        group: is_fifo.then(|| group.to_owned()),
-        parsed: parse(raw),
-    }
-}
-
-fn parse(raw: &Raw<'_>) -> Parsed<SqsMessage> {
-    let record: SqsMessage = raw.read("/eventSource", "aws:sqs", NAME)?;
-    let text = |attribute: &SqsMessageAttribute| attribute.string_value.clone().ok_or(BINARY);
-    let attributes = record.message_attributes.iter();
-    let attributes = attributes.map(|(name, attribute)| (name.clone(), text(attribute))).collect();
-    let payload = record.body.clone().unwrap_or_default().into_bytes();
-    let body = Body::new(payload, attributes, record.message_id.clone());
-    Ok((record, body))
+    let parsed = raw.read("/eventSource", "aws:sqs").map(|record: SqsMessage| {
+        let text = |attribute: &SqsMessageAttribute| attribute.string_value.clone().ok_or(BINARY);
+        let attributes = record.message_attributes.iter();
+        let attributes =
+            attributes.map(|(name, attribute)| (name.clone(), text(attribute))).collect();
+        let payload = record.body.clone().unwrap_or_default().into_bytes();
+        let body = Body::new(payload, attributes, record.message_id.clone());
+        (record, body)
+    });
+    Incoming { item: raw.item("/messageId"), group: Some(group.to_owned()), parsed }
 }

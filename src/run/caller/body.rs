@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
-use crate::answer::{Answer, Stored, reason};
+use crate::answer::{Answer, Stored, Unstorable, reason};
 use crate::error::Error;
 use crate::protocol::{State, Write};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::driver::WriteBody;
 use crate::run::hook::Resolved;
-use crate::run::placement::{PartsPlan, Place, Unplaced};
+use crate::run::placement::{PartsPlan, Place};
 use crate::run::transaction::items::token;
 use crate::store::record::{self, Bound, OwnerId};
 
@@ -128,10 +128,10 @@ impl<'a> CallBody<'a> {
         let parts = PartsPlan { owner, expires_at, time: limit };
         match self.place(answer, record::item_bytes(&item, Bound::Upper), Some(parts)).await {
             Ok(stored) => Ok(Some(stored)),
-            Err(Unplaced::PartsNotWritten(error)) => Err(error),
-            Err(unplaced @ Unplaced::Unstorable(_)) => {
-                self.report_unstorable(&unplaced.to_string());
-                Ok(Some(unplaced.replacement()))
+            Err(Unstorable::PartsNotWritten(error)) => Err(error),
+            Err(unstorable) => {
+                self.report_unstorable(&unstorable.to_string());
+                Ok(Some(unstorable.replacement()))
             }
         }
     }
@@ -142,7 +142,7 @@ impl<'a> CallBody<'a> {
         answer: Answer,
         rest: usize,
         parts: Option<PartsPlan>,
-    ) -> Result<Stored, Unplaced> {
+    ) -> Result<Stored, Unstorable> {
         let CallContext { key, policy, answers, .. } = self.call;
         let place = Place { key, policy, rest, parts };
         self.core.place_answer(answers.stored(answer), place).await

@@ -8,12 +8,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{Caller, Progress};
-use crate::answer::{Answer, Stored};
+use crate::answer::{Answer, Stored, Unstorable};
 use crate::error::Error;
 use crate::protocol::{Form, Goal};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
-use crate::run::placement::Unplaced;
 use crate::run::transaction::items;
 use crate::store::record::{ONE_BYTE, OwnRecord};
 
@@ -74,12 +73,11 @@ impl<'a> Caller<'a> {
         let own_record = self.own_record();
         let stored = match self.place(&own_record, answer).await {
             Ok(stored) => stored,
-            Err(unplaced) => {
+            Err(unstorable) => {
                 // Nothing is sent, but the operation may be completed already.
-                let rejected = rejected(unplaced)?;
                 *self = Self::new(self.core, self.call, Goal::LookUp, false)?;
                 return match self.send().await? {
-                    Progress::NothingWritten => Ok(rejected),
+                    Progress::NothingWritten => Ok(Progress::ItemsRejected(unstorable.into())),
                     found => Ok(found),
                 };
             }
@@ -102,14 +100,14 @@ impl<'a> Caller<'a> {
     async fn write_without_items(&mut self, answer: Answer) -> Result<Progress, Error> {
         match self.place(&self.own_record(), answer).await {
             Ok(stored) => self.body.write_transaction(stored, Vec::new()),
-            Err(unplaced) => return rejected(unplaced),
+            Err(unstorable) => return Ok(Progress::ItemsRejected(unstorable.into())),
         }
         let command = self.machine.answer_without_items(self.core.table.clock.moment());
         self.proceed(command).await
     }
 
     /// Chooses the form of an answer, which must lie in the record.
-    async fn place(&self, own_record: &OwnRecord, answer: Answer) -> Result<Stored, Unplaced> {
+    async fn place(&self, own_record: &OwnRecord, answer: Answer) -> Result<Stored, Unstorable> {
         let (schema, expires_at) = (&self.core.table.schema, self.expires_at(own_record));
         let rest = own_record.completed_bytes(schema, own_record.created_at, expires_at, ONE_BYTE);
         self.body.place(answer, rest, None).await
@@ -128,13 +126,5 @@ impl<'a> Caller<'a> {
 
     fn expires_at(&self, own_record: &OwnRecord) -> i64 {
         own_record.created_at.plus(self.call.policy.retention).seconds_up()
-    }
-}
-
-/// An answer that has no place makes the transaction invalid.
-fn rejected(unplaced: Unplaced) -> Result<Progress, Error> {
-    match unplaced {
-        Unplaced::PartsNotWritten(error) => Err(error),
-        Unplaced::Unstorable(unstorable) => Ok(Progress::ItemsRejected(unstorable.into())),
     }
 }

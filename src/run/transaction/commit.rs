@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::commits::{commit_unknown, nothing_committed, other_commit};
 use super::{items, json};
-use crate::answer::{Answer, AnswerKind, Stored};
+use crate::answer::{Answer, Stored};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     Command, Condition, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write,
@@ -26,7 +26,6 @@ use crate::signals::Ending;
 
 /// A commit about to be sent.
 pub(crate) struct Commit {
-    pub(crate) kind: AnswerKind,
     /// The caller's answer: the stored one and, in HTTP, what is sent only once.
     pub(crate) answer: Answer,
     /// What repeats get.
@@ -129,12 +128,7 @@ impl Execution {
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), Error> {
         let answer = Answer::Json(json(response)?.into());
-        let commit = Commit {
-            kind: AnswerKind::Function,
-            stored: answer.clone(),
-            answer,
-            items: items.into_iter().collect(),
-        };
+        let commit = Commit { stored: answer.clone(), answer, items: items.into_iter().collect() };
         self.commit_answer(commit).await
     }
 
@@ -153,7 +147,7 @@ impl Execution {
 
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
         let inner = &self.inner;
-        if commit.kind != inner.call.answers.kind {
+        if matches!(commit.answer, Answer::Http(_)) != inner.call.answers.is_http {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));
         }

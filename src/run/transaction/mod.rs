@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use crate::answer::{Unstorable, to_json};
 use crate::error::{ConditionFailed, Error};
-use crate::run::placement::Unplaced;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
@@ -205,15 +204,8 @@ impl From<Unstorable> for Error {
             Unstorable::NotEncoded(reason) => Self::invalid_transaction(format!(
                 "the answer's AnswerCodec could not encode it: {reason}"
             )),
-        }
-    }
-}
-
-impl From<Unplaced> for Error {
-    fn from(unplaced: Unplaced) -> Self {
-        match unplaced {
-            Unplaced::Unstorable(unstorable) => unstorable.into(),
-            Unplaced::PartsNotWritten(error) => error,
+            // Not reached, because the answer of a transaction has no parts.
+            Unstorable::PartsNotWritten(error) => error,
         }
     }
 }

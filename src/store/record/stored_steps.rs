@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::codec::Coder;
 use crate::answer::reason::NOT_ENCODED;
-use crate::error::{Error, ErrorKind, JsonFault};
+use crate::error::{Error, ErrorKind, json_fault};
 
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl StoredStep {
         serde_json::from_str(&json).map_err(|source| {
             let message =
                 format!("the stored result of step `{name}` does not have the requested type");
-            Error::new(ErrorKind::AnswerUnreadable, message).with_source(JsonFault::from(source))
+            Error::new(ErrorKind::AnswerUnreadable, message).with_source(json_fault(&source))
         })
     }
 
