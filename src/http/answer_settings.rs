@@ -63,7 +63,7 @@ impl Http {
         mut self,
         renderer: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.renderer = Some(Arc::new(renderer));
+        self.renderer = Arc::new(renderer);
         self
     }
 

@@ -5,15 +5,11 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::answer::reason::http as reason;
-use crate::error::{Error, ErrorKind};
 use crate::run::user_code;
 
 /// Which responses are stored.
 #[derive(Clone)]
-pub(super) struct Statuses {
-    stored: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
-    stores_interim: bool,
-}
+pub(super) struct Statuses(Arc<dyn Fn(StatusCode) -> bool + Send + Sync>);
 
 /// How a response is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,48 +26,30 @@ pub(super) enum StatusClass {
 
 impl Statuses {
     pub(super) fn new(stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        let mut interim =
-            [100, 101, 102, 103].into_iter().filter_map(|code| StatusCode::from_u16(code).ok());
-        let stores_interim = interim.any(|status| is_stored(&stored, status) == Some(true));
-        Self { stored: Arc::new(stored), stores_interim }
+        Self(Arc::new(stored))
     }
 
-    /// Checks the chosen statuses.
-    pub(super) fn validate(&self) -> Result<(), Error> {
-        if self.stores_interim {
-            let message =
-                "Http::store_if selects 1xx statuses: an interim response cannot be stored";
-            return Err(Error::new(ErrorKind::Configuration, message));
-        }
-        Ok(())
+    /// Returns whether interim responses are stored.
+    pub(super) fn store_interim(&self) -> bool {
+        let mut interim = [100, 101, 102, 103].map(StatusCode::from_u16).into_iter().flatten();
+        interim.any(|status| self.classify(status) == StatusClass::Stored)
     }
 
     /// Decides how a handler's response is treated.
     pub(super) fn classify(&self, status: StatusCode) -> StatusClass {
-        match is_stored(&*self.stored, status) {
+        match user_code::call(|| (self.0)(status)) {
             // The handler has run. Its effect must not happen again because the function panicked.
-            None => StatusClass::Unstorable(reason::STORED_PANICKED),
-            Some(true) => StatusClass::Stored,
-            Some(false) if is_rejection(status) => StatusClass::Rejected,
-            Some(false) => StatusClass::Failed,
+            Err(_) => StatusClass::Unstorable(reason::STORED_PANICKED),
+            Ok(true) => StatusClass::Stored,
+            Ok(false) if is_rejection(status) => StatusClass::Rejected,
+            Ok(false) => StatusClass::Failed,
         }
     }
 }
 
-impl Default for Statuses {
-    fn default() -> Self {
-        Self { stored: Arc::new(stored_by_default), stores_interim: false }
-    }
-}
-
-/// Calls the user's function; `None` if it panics.
-fn is_stored(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> {
-    user_code::call(|| stored(status)).ok()
-}
-
 /// Successes, redirects and final errors, without rejections and without statuses that ask the
 /// client to retry.
-fn stored_by_default(status: StatusCode) -> bool {
+pub(super) fn stored_by_default(status: StatusCode) -> bool {
     let try_again = matches!(status.as_u16(), 408 | 409 | 425 | 429);
     (200..500).contains(&status.as_u16()) && !is_rejection(status) && !try_again
 }
@@ -92,7 +70,9 @@ mod tests {
 
     #[test]
     fn each_status_has_its_verdict() {
-        let class_of = |status| Statuses::default().classify(StatusCode::from_u16(status).unwrap());
+        let class_of = |status| {
+            Statuses::new(stored_by_default).classify(StatusCode::from_u16(status).unwrap())
+        };
         for status in [200, 201, 204, 299, 301, 303, 307, 402, 404, 410, 418, 423, 424, 451, 499] {
             assert_eq!(class_of(status), StatusClass::Stored, "{status}");
         }
@@ -118,11 +98,9 @@ mod tests {
 
     #[test]
     fn interim_responses_cannot_be_stored() {
-        assert!(Statuses::new(|status| status.as_u16() < 500).validate().is_err());
-        assert!(
-            Statuses::new(|status| status == StatusCode::SWITCHING_PROTOCOLS).validate().is_err()
-        );
-        assert!(Statuses::new(|status| status.as_u16() >= 200).validate().is_ok());
-        assert!(Statuses::default().validate().is_ok());
+        assert!(Statuses::new(|status| status.as_u16() < 500).store_interim());
+        assert!(Statuses::new(|status| status == StatusCode::SWITCHING_PROTOCOLS).store_interim());
+        assert!(!Statuses::new(|status| status.as_u16() >= 200).store_interim());
+        assert!(!Statuses::new(stored_by_default).store_interim());
     }
 }

@@ -16,9 +16,11 @@ use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_
 use tower_service::Service;
 
 use super::run::distinct;
-use crate::http::{
-    BoxError, Http, ResponseBody, exchange_service, oneshot, render, whole, whole_call,
-};
+use crate::http::Http;
+use crate::http::answer_body::{BoxError, ResponseBody, whole};
+use crate::http::exchange::{exchange, oneshot, render};
+use crate::http::layer::read_response;
+use crate::http::request::whole_call;
 use crate::invocation::check_concurrency;
 
 impl Http {
@@ -64,16 +66,13 @@ impl Http {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
             let (config, inner) = (Arc::clone(&config), service.clone());
-            let (parts, body) = request.into_parts();
             Box::pin(async move {
-                Ok(match whole_call(&config, &parts, &body) {
-                    Ok(None) => {
-                        let request = Request::from_parts(parts, body);
-                        oneshot(inner, request).await?.map(Either::Left)
-                    }
+                let (call, request) = whole_call(&config, request);
+                Ok(match call {
+                    Ok(None) => oneshot(inner, request).await?.map(Either::Left),
                     Ok(Some(call)) => {
-                        let request = Request::from_parts(parts, body);
-                        exchange_service(&config, call, request, inner).await?.map(Either::Right)
+                        let read = |response| read_response(&config, response);
+                        whole(exchange(&config, call, request, inner, read).await?)
                     }
                     Err(problem) => whole(render(&config, &problem)),
                 })
