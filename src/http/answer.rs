@@ -69,26 +69,20 @@ pub(super) fn on_store(
     hook: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
 ) -> OnStore {
     Arc::new(move |answer| {
-        changed(answer, &hook).map_or_else(
-            |reason| {
+        let changed = restore(answer)
+            .ok_or(reason::INVALID)
+            .and_then(|response| change(response, &hook).map_err(|_| reason::ON_STORE_PANICKED));
+        match changed {
+            Ok(response) => Answer::Http(stored(&response, response.body().clone())),
+            Err(reason) => {
                 tracing::error!(
                     reason,
                     "Http::on_store failed, so the answer is not stored: repeats get an error"
                 );
                 Answer::Unavailable(reason.into())
-            },
-            Answer::Http,
-        )
+            }
+        }
     })
-}
-
-fn changed(
-    answer: HttpAnswer,
-    hook: impl FnOnce(Response<Bytes>) -> Response<Bytes>,
-) -> Result<HttpAnswer, &'static str> {
-    let response = restore(answer).ok_or(reason::INVALID)?;
-    let changed = change(response, hook).map_err(|_| reason::ON_STORE_PANICKED)?;
-    Ok(stored(&changed, changed.body().clone()))
 }
 
 /// Returns the additional hop-by-hop fields that this message's `Connection` names.

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::answer;
 use super::problem::{self, Problem, ProblemKind};
-use super::statuses::StatusClass;
+use super::statuses::{is_rejection, is_stored};
 use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer};
@@ -23,7 +23,7 @@ use crate::run::caller::acquire;
 use crate::run::errors::{answer_unavailable, failed};
 use crate::run::execution::Execution;
 use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
-use crate::run::transaction::{self, Transaction, TransactionEncoding};
+use crate::run::transaction::{Transaction, TransactionEncoding, run_transaction};
 use crate::run::user_code::{self, Panic};
 
 /// The body of a handler's response.
@@ -156,15 +156,17 @@ impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
     type Error = E;
 
     fn conclude(&self, execution: &Execution, response: &Self::Value) -> Conclusion {
-        let answer = match self.0.statuses.classify(response.status()) {
-            StatusClass::Stored => HandlerBody::answer(response),
-            StatusClass::Unstorable(reason) => Err(reason.into()),
-            StatusClass::Rejected => return Conclusion::NothingExecuted,
-            StatusClass::Failed => {
+        let status = response.status();
+        let answer = match is_stored(&self.0.store_if, status) {
+            Ok(true) => HandlerBody::answer(response),
+            // The request was rejected before anything was done.
+            Ok(false) if is_rejection(status) => return Conclusion::NothingExecuted,
+            Ok(false) => {
                 let is_kept = execution.policy().failure != Failure::Release;
-                let failure = HandlerBody::answer(response).ok();
-                return Conclusion::Failed(failure.filter(|_| is_kept));
+                let failure = is_kept.then(|| HandlerBody::answer(response).ok());
+                return Conclusion::Failed(failure.flatten());
             }
+            Err(reason) => Err(reason.into()),
         };
         Conclusion::Completed(answer.unwrap_or_else(|reason| {
             execution.report_unstorable(&reason);
@@ -191,7 +193,7 @@ impl TransactionEncoding for Responses<'_, ()> {
     }
 
     fn is_stored(&self, response: &Response<Body>) -> bool {
-        self.0.statuses.classify(response.status()) == StatusClass::Stored
+        is_stored(&self.0.store_if, response.status()) == Ok(true)
     }
 
     fn answer(&self, response: &Response<Body>) -> Result<Answer, Error> {
@@ -243,8 +245,7 @@ where
             call.policy.takeover = Takeover::Reject;
         }
         let responses = Responses(config, PhantomData::<fn()>);
-        let core = config.calls.core();
-        let ran = transaction::run_transaction(&responses, core, call, handler).await;
+        let ran = run_transaction(&responses, config.calls.core(), call, handler).await;
         if let Ok(RunOutcome::NoAnswer(error)) = &ran
             && let Some(failed) = error.condition_failed()
         {

@@ -252,7 +252,7 @@ async fn read<B: Body<Error: Into<BoxError>>>(body: B, limit: usize) -> Result<B
 /// Returns whether a layer above limited the body, such as tower-http's `RequestBodyLimitLayer`.
 fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
     let mut causes = iter::successors(Some(error), |&error| error.source());
-    causes.any(|error| error.is::<LengthLimitError>())
+    causes.any(<dyn StdError>::is::<LengthLimitError>)
 }
 
 /// Reads a handler's response, as far as it can be stored.

@@ -89,7 +89,7 @@ use self::answer_body::BoxError;
 #[cfg(feature = "testing")]
 pub(crate) use self::fingerprint::fingerprint_of;
 use self::problem::Renderer;
-use self::statuses::{Statuses, stored_by_default};
+use self::statuses::{StoreIf, stored_by_default, stores_interim};
 use crate::answer::OnStore;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
@@ -126,7 +126,7 @@ impl Idempotency {
             tenant: Arc::new(|_| Tenant::Unknown),
             tenant_required: false,
             fingerprint: None,
-            statuses: Statuses::new(stored_by_default),
+            store_if: Arc::new(stored_by_default),
             wrong: None,
             reconcile: None,
             renderer: Arc::new(Problem::to_response),
@@ -175,7 +175,7 @@ pub struct Http {
     tenant: FindTenant,
     tenant_required: bool,
     fingerprint: Option<RequestFingerprint>,
-    statuses: Statuses,
+    store_if: StoreIf,
     /// Why the secrets of a webhook cannot be used.
     wrong: Option<String>,
     reconcile: Option<ReconcileHook>,
@@ -405,7 +405,7 @@ impl Http {
                 "Http::methods does not apply to webhooks, which are checked whatever their method: \
                  remove methods()",
             )
-        } else if self.statuses.store_interim() {
+        } else if stores_interim(&self.store_if) {
             Some("Http::store_if selects 1xx statuses: an interim response cannot be stored")
         } else {
             self.wrong.as_deref()

@@ -100,20 +100,18 @@ pub(super) fn call(
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
     let (scope, policy) = (&config.calls.scope, config.calls.policy.clone());
     let call = CallContext::new(core, scope, identity, policy, deadline, answers)?;
-    match parts.extensions.get::<Execution>() {
-        Some(outer) if call.has_record && outer.is_of(core, &call.key) => Err(layered_twice(scope)),
-        _ => Ok(call),
+    let outer = parts.extensions.get::<Execution>();
+    if call.has_record && outer.is_some_and(|outer| outer.is_of(core, &call.key)) {
+        // The inner layer would wait for the outer one's record.
+        let operation = scope.operation();
+        let message = format!(
+            "two idempotency layers with the scope of `{operation}` are around one handler: remove one, or \
+             give it another scope"
+        );
+        let error = Error::new(ErrorKind::Configuration, message);
+        return Err(problem::explain(Some(operation), &error));
     }
-}
-
-/// Two layers of one scope are around a handler: the inner one would wait for the outer one's record.
-fn layered_twice(scope: &Scope) -> Problem {
-    let operation = scope.operation();
-    let message = format!(
-        "two idempotency layers with the scope of `{operation}` are around one handler: remove one, or \
-         give it another scope"
-    );
-    problem::explain(Some(operation), &Error::new(ErrorKind::Configuration, message))
+    Ok(call)
 }
 
 /// Returns the identity of a request. While idempotency is switched off, the fingerprint is empty.

@@ -44,7 +44,7 @@ use http::request::Parts;
 use serde_json::Value;
 
 use self::signature::{
-    Secrets, Verified, base64, github, standard, standard_headers, stripe, text,
+    BASE64_TEXT, ReadSecret, Secrets, TEXT, Verified, github, standard, standard_headers, stripe,
 };
 use super::problem::{Problem, ProblemKind};
 use super::{DEFAULT_MAX_BODY_BYTES, FoundKey, Http, KeyRule, LARGEST_SIGNED_BODY, key_header};
@@ -68,14 +68,17 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 #[must_use = "give it to Http::webhook"]
 pub struct Webhook {
     sender: &'static str,
-    verify: Arc<dyn Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync>,
+    verify: Arc<Verify>,
     /// Why the secrets cannot be used.
     wrong: Option<String>,
     /// Finds the event's id.
-    id: Arc<dyn Fn(&Parts, &[u8]) -> FoundKey + Send + Sync>,
+    id: Arc<FindId>,
     /// The size of the largest request that the sender sends, in bytes.
     max_body_bytes: usize,
 }
+
+type Verify = dyn Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync;
+type FindId = dyn Fn(&Parts, &[u8]) -> FoundKey + Send + Sync;
 
 impl Webhook {
     /// Stripe's webhooks, signed in `Stripe-Signature` over the time and the body.
@@ -91,7 +94,7 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn stripe<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        Self::of("stripe", stripe, secrets, text)
+        Self::of("stripe", stripe, secrets, TEXT)
     }
 
     /// GitHub's webhooks, signed in `X-Hub-Signature-256` over the body.
@@ -108,7 +111,7 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn github<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        let github = Self::of("github", github, secrets, text);
+        let github = Self::of("github", github, secrets, TEXT);
         let github = github.header_id(HeaderName::from_static("x-github-delivery"));
         Self { max_body_bytes: LARGEST_SIGNED_BODY, ..github }
     }
@@ -133,7 +136,7 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn standard<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        Self::of("standard", standard, secrets, base64).id(|parts, _| {
+        Self::of("standard", standard, secrets, BASE64_TEXT).id(|parts, _| {
             let [id, ..] = standard_headers(parts);
             key_header::parse_verbatim(&parts.headers, id, true)
         })
@@ -202,7 +205,7 @@ impl Webhook {
         sender: &'static str,
         verify: fn(&Secrets, &Parts, &[u8], Timestamp) -> Verified,
         secrets: impl IntoIterator<Item = S>,
-        read: fn(String) -> Option<Vec<u8>>,
+        read: ReadSecret,
     ) -> Self {
         let secrets = Secrets::read(secrets, read);
         let advice = "pass the endpoint's signing secret, as the sender shows it";

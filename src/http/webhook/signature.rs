@@ -28,7 +28,15 @@ type Signature = CtOutput<Hmac<Sha256>>;
 /// The error says why a request counts as unsigned, for the log.
 pub(super) type Verified = Result<(), &'static str>;
 
-const NO_MATCH: &str = "it does not match this body and these secrets";
+/// Converts a secret, as the sender shows it, into the key.
+pub(super) type ReadSecret = fn(&str) -> Option<Vec<u8>>;
+
+/// A secret that is used as a key without decoding.
+pub(super) const TEXT: ReadSecret = |secret| Some(secret.as_bytes().to_vec());
+
+/// A secret that is Base64, after `whsec_`.
+pub(super) const BASE64_TEXT: ReadSecret =
+    |secret| BASE64.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok();
 
 /// The secrets of one endpoint. No output shows them.
 #[derive(Default)]
@@ -38,9 +46,9 @@ impl Secrets {
     /// The error is why the secrets cannot be used.
     pub(super) fn read<S: Into<String>>(
         secrets: impl IntoIterator<Item = S>,
-        read: impl Fn(String) -> Option<Vec<u8>>,
+        read: ReadSecret,
     ) -> Result<Self, &'static str> {
-        let keys: Option<Vec<_>> = secrets.into_iter().map(|secret| read(secret.into())).collect();
+        let keys: Option<Vec<_>> = secrets.into_iter().map(|secret| read(&secret.into())).collect();
         match keys {
             None => Err("a secret is not Base64"),
             Some(keys) if keys.is_empty() => Err("no secret is given"),
@@ -54,19 +62,8 @@ impl Secrets {
         message: &[&[u8]],
         signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
     ) -> Verified {
-        let is_signed = any_matches(&self.0, |key| sign(key, message), signatures);
-        if is_signed { Ok(()) } else { Err(NO_MATCH) }
+        any_matches(&self.0, |key| sign(key, message), signatures)
     }
-}
-
-/// A secret that is used as a key without decoding.
-pub(super) fn text(secret: String) -> Option<Vec<u8>> {
-    Some(secret.into_bytes())
-}
-
-/// A secret that is Base64, after `whsec_`.
-pub(super) fn base64(secret: String) -> Option<Vec<u8>> {
-    BASE64.decode(secret.strip_prefix("whsec_").unwrap_or(&secret)).ok()
 }
 
 fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
@@ -77,16 +74,20 @@ fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
     Some(mac.finalize())
 }
 
-/// Returns whether one of the keys produces one of the signatures. The message is hashed at most
+/// Checks that one of the keys produces one of the signatures. The message is hashed at most
 /// once per key, however many signatures there are.
 fn any_matches<K>(
     keys: &[K],
     sign: impl Fn(&K) -> Option<Signature>,
     signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
-) -> bool {
+) -> Verified {
     let signatures = signatures.take(MAX_SIGNATURES).map(|bytes| Signature::new(bytes.into()));
     let signatures: Vec<_> = signatures.collect();
-    !signatures.is_empty() && keys.iter().filter_map(sign).any(|one| signatures.contains(&one))
+    let is_one = |signature: Signature| signatures.contains(&signature);
+    if !signatures.is_empty() && keys.iter().filter_map(sign).any(is_one) {
+        return Ok(());
+    }
+    Err("it does not match this body and these secrets")
 }
 
 /// `t=1492774577,v1=5257a8…,v1=…,v0=…`: <https://docs.stripe.com/webhooks/signature>.
@@ -189,7 +190,7 @@ mod tests {
     }
 
     fn secrets<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Secrets {
-        Secrets::read(secrets, text).unwrap_or_default()
+        Secrets::read(secrets, TEXT).unwrap_or_default()
     }
 
     fn at(seconds: i64) -> Timestamp {
@@ -263,7 +264,8 @@ mod tests {
 
     #[test]
     fn a_standard_signature_covers_id_time_and_body_and_expires() {
-        let secrets = Secrets::read(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], base64).unwrap();
+        let secrets =
+            Secrets::read(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], BASE64_TEXT).unwrap();
         let check = |headers: &[(&str, &str)], seconds| {
             let body = r#"{"id":"evt_1","pending_webhooks":1}"#;
             standard(&secrets, &parts(headers), body.as_bytes(), at(seconds))
@@ -341,7 +343,7 @@ mod tests {
         let keys = [b"one".to_vec(), b"two".to_vec()];
         let check = |signatures: Vec<[u8; SIGNATURE_BYTES]>| {
             hashed.set(0);
-            (any_matches(&keys, sign, signatures.into_iter()), hashed.get())
+            (any_matches(&keys, sign, signatures.into_iter()).is_ok(), hashed.get())
         };
         assert_eq!(check(vec![[7; 32]; 400]), (false, 2));
         assert_eq!(check(Vec::new()), (false, 0));
