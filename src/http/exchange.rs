@@ -15,7 +15,7 @@ use super::problem::{self, Problem, ProblemKind};
 use super::statuses::{is_rejection, is_stored};
 use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
-use crate::answer::{Answer, Body, HttpAnswer};
+use crate::answer::{Answer, Body};
 use crate::error::{Error, ErrorKind};
 use crate::policy::{Failure, Takeover};
 use crate::run::call::CallContext;
@@ -273,38 +273,30 @@ pub(crate) fn pass_transaction<B: From<Body>>(
     explain(config, &Error::new(ErrorKind::Configuration, message))
 }
 
-/// Returns the response of an answer that is stored: the one that this request committed, or a replay.
+/// Returns the response of an answer that is stored: the one that this request committed, or a replay, which
+/// [`Http::on_replay`] changes.
 fn stored<B: From<Body>>(config: &Http, answer: Answer, answered_by: AnsweredBy) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
-    let error = match answer {
-        Answer::Http(answer) => match restored(config, answer, answered_by) {
-            Some(Ok(response)) => return answered_by.mark(response.map(B::from)),
-            // The record still holds the answer.
-            Some(Err(_)) => answer_unavailable("Http::on_replay panicked"),
-            None => unreadable("the stored answer is not a response that HTTP can carry"),
-        },
-        Answer::Unavailable(reason) => answer_unavailable(&reason),
-        Answer::Json(_) => unreadable(
+    let invalid = || unreadable("the stored answer is not a response that HTTP can carry");
+    let restored = match answer {
+        Answer::Http(answer) if answered_by == AnsweredBy::Replay => {
+            answer::replay(answer).ok_or_else(invalid).and_then(|replay| {
+                let Some(hook) = &config.on_replay else { return Ok(replay) };
+                // The record still holds the answer.
+                let panicked = |_| answer_unavailable("Http::on_replay panicked");
+                answer::change(replay, &**hook).map_err(panicked)
+            })
+        }
+        Answer::Http(answer) => answer::restore(answer).ok_or_else(invalid),
+        Answer::Unavailable(reason) => Err(answer_unavailable(&reason)),
+        Answer::Json(_) => Err(unreadable(
             "the stored answer is a function's result: this scope is used by a function too",
-        ),
+        )),
     };
-    explain(config, &error)
-}
-
-/// Returns the response of a stored answer, if it is valid HTTP. A replay is changed by [`Http::on_replay`].
-fn restored(
-    config: &Http,
-    answer: HttpAnswer,
-    answered_by: AnsweredBy,
-) -> Option<Result<Response<Body>, Panic>> {
-    if answered_by != AnsweredBy::Replay {
-        return answer::restore(answer).map(Ok);
+    match restored {
+        Ok(response) => answered_by.mark(response.map(B::from)),
+        Err(error) => explain(config, &error),
     }
-    let replay = answer::replay(answer)?;
-    Some(match &config.on_replay {
-        Some(hook) => answer::change(replay, &**hook),
-        None => Ok(replay),
-    })
 }
 
 /// Renders an error as its problem. Details that are not for the client go to the log.

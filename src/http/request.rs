@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderValue, Method};
 
 use super::exchange::call_configured;
 use super::fingerprint::default_fingerprint;
@@ -147,13 +147,13 @@ fn identify(
 #[cfg(feature = "lambda")]
 pub(crate) fn whole_call<B: AsRef<[u8]>>(
     config: &Http,
-    request: Request<B>,
-) -> (Result<Option<CallContext>, Problem>, Request<B>) {
+    request: http::Request<B>,
+) -> (Result<Option<CallContext>, Problem>, http::Request<B>) {
     let (parts, body) = request.into_parts();
     let key = key(config, &parts);
     let call_with = |key| call(config, &parts, key, body.as_ref());
     let call = key.and_then(|key| key.map(call_with).transpose());
-    (call, Request::from_parts(parts, body))
+    (call, http::Request::from_parts(parts, body))
 }
 
 /// Returns the scope with the request's tenant.

@@ -11,7 +11,6 @@ use http_body_util::Either;
 use lambda_http::lambda_runtime::layers::TracingLayer;
 use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime, StreamResponse};
 use lambda_http::request::LambdaRequest;
-use lambda_http::tower::ServiceExt;
 use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_fn};
 use tower_service::Service;
 
@@ -112,7 +111,7 @@ where
     S::Future: Send + 'static,
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
-    lambda_runtime::run(Streamed(service).map_request(distinct)).await
+    lambda_runtime::run(Streamed(service)).await
 }
 
 /// Runs a streaming service with as many concurrent invocations as
@@ -190,7 +189,7 @@ where
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     check_concurrency()?;
-    Ok(Runtime::new(Streamed(service).map_request(distinct)).layer(TracingLayer::new()))
+    Ok(Runtime::new(Streamed(service)).layer(TracingLayer::new()))
 }
 
 /// Creates a service like [`adapter`](super::adapter), with streaming responses.
@@ -216,11 +215,11 @@ where
     S::Future: Send + 'static,
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
-    Streamed(service).map_request(distinct)
+    Streamed(service)
 }
 
-/// `lambda_http`'s adapter for streaming responses. Unlike that adapter, it is `Send` whatever its
-/// body type.
+/// `lambda_http`'s adapter for streaming responses, for [`distinct`] headers. Unlike that adapter, it is
+/// `Send` whatever its body type.
 #[derive(Clone)]
 struct Streamed<S>(S);
 
@@ -239,6 +238,6 @@ where
     }
 
     fn call(&mut self, event: LambdaEvent<LambdaRequest>) -> Self::Future {
-        StreamAdapter::from(&mut self.0).call(event)
+        StreamAdapter::from(&mut self.0).call(distinct(event))
     }
 }
