@@ -1,7 +1,5 @@
 //! Reads the key, the tenant and the fingerprint of a request, without I/O.
 
-use std::borrow::Cow;
-
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
@@ -67,9 +65,9 @@ fn required(config: &Http, parts: &Parts, found: FoundKey) -> Result<String, Pro
         return Err(Problem::new(ProblemKind::GrpcUnsupported, detail));
     }
     found.map_err(|detail| Problem::new(ProblemKind::KeyInvalid, detail))?.ok_or_else(|| {
-        let detail: Cow<'_, _> = match &config.key {
+        let detail = match &config.key {
             KeyRule::Header(name) => {
-                format!("send a unique key for this request in the header {name}").into()
+                format!("send a unique key for this request in the header {name}")
             }
             KeyRule::Signed(_) | KeyRule::Found(_) => "the request has no idempotency key".into(),
         };

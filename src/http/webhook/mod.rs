@@ -94,7 +94,7 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn stripe<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        Self::of("stripe", stripe, secrets, TEXT)
+        Self::known("stripe", stripe, secrets, TEXT)
     }
 
     /// GitHub's webhooks, signed in `X-Hub-Signature-256` over the body.
@@ -111,7 +111,7 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn github<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        let github = Self::of("github", github, secrets, TEXT);
+        let github = Self::known("github", github, secrets, TEXT);
         let github = github.header_id(HeaderName::from_static("x-github-delivery"));
         Self { max_body_bytes: LARGEST_SIGNED_BODY, ..github }
     }
@@ -136,7 +136,7 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn standard<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        Self::of("standard", standard, secrets, BASE64_TEXT).id(|parts, _| {
+        Self::known("standard", standard, secrets, BASE64_TEXT).id(|parts, _| {
             let [id, ..] = standard_headers(parts);
             key_header::parse_verbatim(&parts.headers, id, true)
         })
@@ -158,7 +158,7 @@ impl Webhook {
     /// });
     /// ```
     pub fn signed(is_signed: impl Fn(&Parts, &[u8]) -> bool + Send + Sync + 'static) -> Self {
-        Self::verified("signed", move |parts, body, _| {
+        Self::verified_by("signed", move |parts, body, _| {
             if is_signed(parts, body) { Ok(()) } else { Err("Webhook::signed rejected it") }
         })
     }
@@ -191,7 +191,7 @@ impl Webhook {
     }
 
     /// A sender whose signatures `verify` checks, with the event's id in the body's member `id`.
-    fn verified(
+    fn verified_by(
         sender: &'static str,
         verify: impl Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync + 'static,
     ) -> Self {
@@ -201,7 +201,7 @@ impl Webhook {
     }
 
     /// A known sender, which signs with these secrets.
-    fn of<S: Into<String>>(
+    fn known<S: Into<String>>(
         sender: &'static str,
         verify: fn(&Secrets, &Parts, &[u8], Timestamp) -> Verified,
         secrets: impl IntoIterator<Item = S>,
@@ -213,7 +213,7 @@ impl Webhook {
         let wrong = wrong.map(|wrong| format!("Webhook::{sender}: {wrong}; {advice}"));
         let secrets = secrets.unwrap_or_default();
         let verify = move |parts: &_, body: &_, now| verify(&secrets, parts, body, now);
-        Self { wrong, ..Self::verified(sender, verify) }
+        Self { wrong, ..Self::verified_by(sender, verify) }
     }
 
     fn id(self, find: impl Fn(&Parts, &[u8]) -> FoundKey + Send + Sync + 'static) -> Self {
