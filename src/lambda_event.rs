@@ -11,21 +11,17 @@ pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<Deadlin
     crate::invocation::deadline(clock, extensions.get::<lambda_http::Context>()?)
 }
 
-/// The path as the event has it. The request's URI may not show all of it: an encoded `#` that the
-/// event brings decoded ends it, and a router may have taken a prefix off.
+/// The path, and the query's names and values sorted by name, as the event has them. The request's URI may
+/// not show all of them: an encoded `#` that the event brings decoded ends the path and makes the query
+/// its fragment, and a router may have taken a prefix off.
 #[cfg(feature = "lambda")]
-pub(crate) fn raw_path(extensions: &Extensions) -> &str {
-    lambda_http::RequestExt::raw_http_path(extensions)
-}
+pub(crate) fn path_and_query(extensions: &Extensions) -> (&str, Vec<(&str, &str)>) {
+    use lambda_http::RequestExt;
 
-/// The query's names and values as the event has them, sorted by name. The request's URI has none of
-/// them where an encoded `#` of the path, decoded, makes its fragment of them.
-#[cfg(feature = "lambda")]
-pub(crate) fn query(extensions: &Extensions) -> Vec<(&str, &str)> {
-    let query = lambda_http::RequestExt::query_string_parameters_ref(extensions);
+    let query = extensions.query_string_parameters_ref();
     let mut parameters: Vec<_> = query.into_iter().flat_map(|query| query.iter()).collect();
     parameters.sort_by_key(|(name, _)| *name);
-    parameters
+    (extensions.raw_http_path(), parameters)
 }
 
 /// Without Lambda there is none.
@@ -34,14 +30,8 @@ pub(crate) fn deadline(_: &Clock, _: &Extensions) -> Option<Deadline> {
     None
 }
 
-/// Without Lambda there is none.
+/// Without Lambda there are none.
 #[cfg(not(feature = "lambda"))]
-pub(crate) fn raw_path(_: &Extensions) -> &'static str {
-    ""
-}
-
-/// Without Lambda there is none.
-#[cfg(not(feature = "lambda"))]
-pub(crate) fn query(_: &Extensions) -> [(&'static str, &'static str); 0] {
-    []
+pub(crate) fn path_and_query(_: &Extensions) -> (&'static str, [(&'static str, &'static str); 0]) {
+    ("", [])
 }

@@ -30,7 +30,7 @@ pub(crate) use self::split::Manifest;
 pub(crate) use self::stored::Stored;
 
 /// The user's function that changes an answer before it is stored.
-pub(crate) type OnStore = Arc<dyn Fn(Answer) -> Answer + Send + Sync>;
+pub(crate) type OnStore = Arc<dyn Fn(HttpAnswer) -> Answer + Send + Sync>;
 
 /// The kind of an operation's answers, and how they are changed before they are stored.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl AnswerRules {
     /// Returns the answer to store instead of this one.
     pub(crate) fn stored(&self, answer: Answer) -> Answer {
         match (&self.on_store, answer) {
-            (Some(change), answer @ (Answer::Json(_) | Answer::Http(_))) => change(answer),
+            (Some(change), Answer::Http(answer)) => change(answer),
             (_, answer) => answer,
         }
     }

@@ -68,28 +68,21 @@ pub(super) fn change(
 pub(super) fn on_store(
     hook: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
 ) -> OnStore {
-    Arc::new(move |answer| match answer {
-        Answer::Http(answer) => changed(answer, &hook).map_or_else(
-            |reason| {
+    Arc::new(move |answer| {
+        let changed = restore(answer)
+            .ok_or(reason::INVALID)
+            .and_then(|response| change(response, &hook).map_err(|_| reason::ON_STORE_PANICKED));
+        match changed {
+            Ok(response) => Answer::Http(stored(&response, response.body().clone())),
+            Err(reason) => {
                 tracing::error!(
                     reason,
                     "Http::on_store failed, so the answer is not stored: repeats get an error"
                 );
                 Answer::Unavailable(reason.into())
-            },
-            Answer::Http,
-        ),
-        other @ (Answer::Json(_) | Answer::Unavailable(_)) => other,
+            }
+        }
     })
-}
-
-fn changed(
-    answer: HttpAnswer,
-    hook: impl FnOnce(Response<Bytes>) -> Response<Bytes>,
-) -> Result<HttpAnswer, &'static str> {
-    let response = restore(answer).ok_or(reason::INVALID)?;
-    let changed = change(response, hook).map_err(|_| reason::ON_STORE_PANICKED)?;
-    Ok(stored(&changed, changed.body().clone()))
 }
 
 /// Returns the additional hop-by-hop fields that this message's `Connection` names.
@@ -160,8 +153,8 @@ mod tests {
             let headers =
                 [("x-b".to_owned(), b"1".to_vec()), ("x-a".to_owned(), vec![0xe9])].into();
             let body = Body { kind, bytes: bytes.into() };
-            let answer = Answer::Http(HttpAnswer { status: 418, headers, body });
-            assert_eq!(same(answer.clone()), answer);
+            let answer = HttpAnswer { status: 418, headers, body };
+            assert_eq!(same(answer.clone()), Answer::Http(answer));
         }
     }
 
@@ -175,7 +168,7 @@ mod tests {
             let body = Body { kind, bytes: Bytes::new() };
             let answer = HttpAnswer { status: 200, headers: [].into(), body };
             let change = on_store(move |response| response.map(|_| Bytes::from_static(changed)));
-            let Answer::Http(answer) = change(Answer::Http(answer)) else {
+            let Answer::Http(answer) = change(answer) else {
                 panic!("not an HTTP answer");
             };
             assert_eq!((answer.body.kind, &answer.body.bytes[..]), (expected, changed));

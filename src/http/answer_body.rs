@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
@@ -34,45 +34,29 @@ pub(crate) type ResponseBody<B> = Either<B, AnswerBody<B>>;
 ///     body.collect().await.ok().map(|body| body.to_bytes())
 /// }
 /// ```
-pub struct AnswerBody<B>(State<B>);
-
-enum State<B> {
-    Whole(Bytes),
-    /// The bytes read before the body was found to be too long, and the rest. The lock makes the
-    /// type `Sync`; it is never contended.
-    Streaming(Bytes, Mutex<Pin<Box<B>>>),
+pub struct AnswerBody<B> {
+    held: Bytes,
+    /// The rest of a body that was found to be too long. The lock makes the type `Sync`; it is never
+    /// contended.
+    rest: Option<Mutex<Pin<Box<B>>>>,
 }
 
-impl<B> AnswerBody<B> {
-    /// Returns the whole body; `self` if only a part of it was read.
-    pub(super) fn into_whole(self) -> Result<Bytes, Self> {
-        match self.0 {
-            State::Whole(bytes) => Ok(bytes),
-            State::Streaming(..) => Err(self),
-        }
-    }
-}
-
-impl<B> AnswerBody<B>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
-    /// Reads a body to its end, or until it has more than `limit` bytes.
-    pub(super) async fn read(body: B, limit: usize) -> Result<Self, BoxError> {
+impl<B: Body<Error: Into<BoxError>>> AnswerBody<B> {
+    /// Reads a body to its end. If it has more than `limit` bytes, only a part of it is read.
+    pub(super) async fn read(body: B, limit: usize) -> Result<Result<Bytes, Self>, BoxError> {
         let (mut body, mut held) = (Box::pin(body), Collected::default());
         // A body that announces more than `limit` bytes is not read.
         let min_len = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
         while min_len(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= limit) {
             let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await else {
-                return Ok(Self(State::Whole(held.into_bytes())));
+                return Ok(Ok(held.into_bytes()));
             };
             // Trailers are neither stored nor sent, because a repeat could not get them.
             if let Ok(data) = frame.map_err(Into::into)?.into_data() {
                 held.push(data, limit);
             }
         }
-        Ok(Self(State::Streaming(held.into_bytes(), Mutex::new(body))))
+        Ok(Err(Self { held: held.into_bytes(), rest: Some(Mutex::new(body)) }))
     }
 }
 
@@ -91,7 +75,7 @@ impl Collected {
 
     /// Adds a frame. `limit` bounds the buffer's growth, because the body read so far has about
     /// `limit` bytes at most.
-    fn push(&mut self, mut data: impl Buf, limit: usize) {
+    fn push(&mut self, data: impl Buf, limit: usize) {
         if self.len() == 0 {
             self.only = taken(data);
             return;
@@ -102,11 +86,7 @@ impl Collected {
             self.several.reserve_exact(capacity - self.several.len());
         }
         self.several.extend_from_slice(&std::mem::take(&mut self.only));
-        while data.has_remaining() {
-            let chunk = data.chunk();
-            self.several.extend_from_slice(chunk);
-            data.advance(chunk.len());
-        }
+        self.several.put(data);
     }
 
     fn into_bytes(self) -> Bytes {
@@ -118,11 +98,7 @@ fn taken(mut data: impl Buf) -> Bytes {
     data.copy_to_bytes(data.remaining())
 }
 
-impl<B> Body for AnswerBody<B>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
+impl<B: Body<Error: Into<BoxError>>> Body for AnswerBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -130,58 +106,44 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.0 {
-            State::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            State::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            State::Streaming(held, rest) => {
-                if !held.is_empty() {
-                    return Poll::Ready(Some(Ok(Frame::data(std::mem::take(held)))));
-                }
-                let rest = rest.get_mut().unwrap_or_else(PoisonError::into_inner);
-                let frame = rest.as_mut().poll_frame(context);
-                frame.map(|frame| {
-                    frame.map(|frame| frame.map(|f| f.map_data(taken)).map_err(Into::into))
-                })
-            }
+        if !self.held.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.held)))));
         }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let rest = rest.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let frame = rest.as_mut().poll_frame(context);
+        frame.map_ok(|frame| frame.map_data(taken)).map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            State::Whole(bytes) => bytes.is_empty(),
-            State::Streaming(held, rest) => {
-                let rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-                held.is_empty() && rest.is_end_stream()
-            }
-        }
+        let has_ended = |rest: &Mutex<Pin<Box<B>>>| {
+            rest.lock().unwrap_or_else(PoisonError::into_inner).is_end_stream()
+        };
+        self.held.is_empty() && self.rest.as_ref().is_none_or(has_ended)
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            State::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            State::Streaming(held, rest) => {
-                let held = held.len() as u64;
-                let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).size_hint();
-                let mut all = SizeHint::new();
-                if let Some(upper) = rest.upper() {
-                    all.set_upper(upper.saturating_add(held));
-                }
-                all.set_lower(rest.lower().saturating_add(held));
-                all
-            }
+        let held = self.held.len() as u64;
+        let Some(rest) = &self.rest else { return SizeHint::with_exact(held) };
+        let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).size_hint();
+        let mut all = SizeHint::new();
+        if let Some(upper) = rest.upper() {
+            all.set_upper(upper.saturating_add(held));
         }
+        all.set_lower(rest.lower().saturating_add(held));
+        all
     }
 }
 
 impl<B> From<answer::Body> for AnswerBody<B> {
     fn from(body: answer::Body) -> Self {
-        Self(State::Whole(body.bytes))
+        Self { held: body.bytes, rest: None }
     }
 }
 
 impl<B> fmt::Debug for AnswerBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_whole = matches!(self.0, State::Whole(..));
+        let is_whole = self.rest.is_none();
         f.debug_struct("AnswerBody").field("is_whole", &is_whole).finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@ use http::{Response, StatusCode};
 
 #[cfg(doc)]
 use super::ProblemKind;
-use super::statuses::Statuses;
 use super::{Http, Problem, answer};
 
 impl Http {
@@ -40,7 +39,7 @@ impl Http {
     /// # }
     /// ```
     pub fn store_if(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.statuses = Statuses::new(stored);
+        self.store_if = Arc::new(stored);
         self
     }
 
@@ -63,7 +62,7 @@ impl Http {
         mut self,
         renderer: impl Fn(&Problem) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.renderer = Some(Arc::new(renderer));
+        self.renderer = Arc::new(renderer);
         self
     }
 

@@ -1,20 +1,21 @@
 //! Handles one request with the protocol, for every kind of server.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{Request, Response};
 use tower_service::Service;
 use tracing::Instrument;
 
 use super::answer;
 use super::problem::{self, Problem, ProblemKind};
-use super::statuses::StatusClass;
+use super::statuses::{is_rejection, is_stored};
 use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
-use crate::answer::{Answer, Body, HttpAnswer};
+use crate::answer::{Answer, Body};
 use crate::error::{Error, ErrorKind};
 use crate::policy::{Failure, Takeover};
 use crate::run::call::CallContext;
@@ -22,82 +23,75 @@ use crate::run::caller::acquire;
 use crate::run::errors::{answer_unavailable, failed};
 use crate::run::execution::Execution;
 use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
-use crate::run::transaction::{self, Transaction, TransactionEncoding};
+use crate::run::transaction::{Transaction, TransactionEncoding, run_transaction};
 use crate::run::user_code::{self, Panic};
 
-/// The outcome of a handler.
-pub(crate) enum Handled<B> {
-    Response(Response<Body>),
-    /// A response whose body is too long to be stored and is sent as it arrives.
-    Streaming(Response<B>),
-    /// A response that cannot be sent, because reading its body failed or because it is too large.
-    Unsendable {
-        status: StatusCode,
-        reason: Cow<'static, str>,
-    },
+/// The body of a handler's response.
+pub(crate) enum HandlerBody<B> {
+    Whole(Body),
+    /// A body that is too long to be stored and is sent as it arrives.
+    Streaming(B),
+    /// The response cannot be sent, because reading its body failed or because it is too large.
+    Unsendable(Cow<'static, str>),
 }
 
-impl<B> Handled<B> {
-    /// Creates the outcome of a response whose body failed or panicked.
-    pub(crate) fn broken(status: StatusCode, error: &str) -> Self {
+impl<B: From<Body>> HandlerBody<B> {
+    /// Creates the body of a response whose body failed or panicked.
+    pub(crate) fn broken(error: &str) -> Self {
         tracing::error!(error, "the body of a handler's response failed");
-        Self::Unsendable { status, reason: reason::BODY_FAILED.into() }
-    }
-}
-
-impl<B: From<Body>> Handled<B> {
-    fn status_class(&self, config: &Http) -> StatusClass {
-        config.statuses.classify(match self {
-            Self::Response(response) => response.status(),
-            Self::Streaming(response) => response.status(),
-            Self::Unsendable { status, .. } => *status,
-        })
+        Self::Unsendable(reason::BODY_FAILED.into())
     }
 
     /// Returns what can be stored of the response, or why nothing can.
-    fn answer(&self) -> Result<Answer, Cow<'static, str>> {
-        match self {
-            Self::Response(response) => {
-                Ok(Answer::Http(answer::stored(response, response.body().clone())))
-            }
+    fn answer(response: &Response<Self>) -> Result<Answer, Cow<'static, str>> {
+        match response.body() {
+            Self::Whole(body) => Ok(Answer::Http(answer::stored(response, body.clone()))),
             Self::Streaming(_) => Err(reason::STREAMED.into()),
-            Self::Unsendable { reason, .. } => Err(reason.clone()),
+            Self::Unsendable(reason) => Err(reason.clone()),
         }
     }
 
     /// Returns what the client gets.
-    fn into_response(self, config: &Http) -> Response<B> {
-        match self {
-            Self::Response(response) => AnsweredBy::Handler.mark(response.map(B::from)),
-            Self::Streaming(response) => AnsweredBy::Handler.mark(response),
-            Self::Unsendable { reason, .. } => cannot_be_sent(config, &reason),
-        }
+    fn sent(config: &Http, response: Response<Self>) -> Response<B> {
+        let (head, body) = response.into_parts();
+        let body = match body {
+            Self::Whole(body) => body.into(),
+            Self::Streaming(body) => body,
+            Self::Unsendable(reason) => return cannot_be_sent(config, &reason),
+        };
+        AnsweredBy::Handler.mark(Response::from_parts(head, body))
     }
 }
 
-/// Waits until the service is ready. Called only right before the service, so that a request that
-/// waits for another request's answer, or for its own body, does not occupy a slot in it.
-async fn ready<R, S: Service<R>>(service: &mut S) -> Result<(), S::Error> {
-    poll_fn(|context| service.poll_ready(context)).await
+/// Reads the body of a handler's response. The handler has run, so a body that panics is treated as one that
+/// failed. The error is the text of either.
+pub(crate) async fn read_of_handler<T, E: fmt::Display>(
+    reading: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    match user_code::run(reading).await {
+        Ok(read) => read.map_err(user_code::text),
+        Err(panic) => Err(panic.text().to_owned()),
+    }
 }
 
-/// Calls a service when it is ready.
+/// Calls a service when it is ready. Waits for that only right before the call, so that a request that
+/// waits for another request's answer, or for its own body, does not occupy a slot in it.
 pub(crate) async fn oneshot<R, S: Service<R>>(
     mut service: S,
     request: R,
 ) -> Result<S::Response, S::Error> {
-    ready(&mut service).await?;
+    poll_fn(|context| service.poll_ready(context)).await?;
     service.call(request).await
 }
 
 /// Calls a service for `execution` when it is ready, and drops it. A destructor that panics after the
 /// answer does not change the answer.
-pub(crate) async fn call_service<R, S: Service<R>>(
+async fn call_service<R, S: Service<R>>(
     mut service: S,
     request: R,
     execution: &Execution,
 ) -> Result<S::Response, S::Error> {
-    if let Err(error) = ready(&mut service).await {
+    if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
         execution.discard();
         return Err(error);
     }
@@ -106,17 +100,19 @@ pub(crate) async fn call_service<R, S: Service<R>>(
     answered
 }
 
-/// Runs the handler once for the call's key, or returns the stored answer. The handler's own error
-/// is returned unchanged.
-pub(crate) async fn exchange<B, E, F, Fut>(
+/// Runs the service once for the call's key, or returns the stored answer. The service's own error is
+/// returned unchanged. `read` takes its response at once, because that need not be `Send`.
+pub(crate) async fn exchange<R, S, B, Fut>(
     config: &Http,
     call: CallContext,
-    handler: F,
-) -> Result<Response<B>, E>
+    mut request: Request<R>,
+    service: S,
+    read: impl FnOnce(S::Response) -> Fut,
+) -> Result<Response<B>, S::Error>
 where
+    S: Service<Request<R>>,
     B: From<Body> + Sync,
-    F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<Handled<B>, E>>,
+    Fut: Future<Output = Response<HandlerBody<B>>>,
 {
     let span = call.signals.span();
     async {
@@ -133,40 +129,44 @@ where
                 return Ok(render_outcome(config, Ok(outcome), whole).unwrap_or_else(whole));
             }
         };
-        let responses = Responses { config, types: PhantomData };
-        let ran = runner::run(&responses, execution, handler).await;
-        render_outcome(config, ran, |handled: Handled<B>| handled.into_response(config))
+        let handler = |execution: Execution| {
+            request.extensions_mut().insert(execution.clone());
+            async move {
+                let reading = call_service(service, request, &execution).await.map(read)?;
+                Ok(reading.await)
+            }
+        };
+        let ran = runner::run(&Responses(config, PhantomData), execution, handler).await;
+        render_outcome(config, ran, |response| HandlerBody::sent(config, response))
     }
     .instrument(span)
     .await
 }
 
 /// Encodes responses for the record.
-struct Responses<'a, T> {
-    config: &'a Http,
-    types: PhantomData<fn() -> T>,
-}
+struct Responses<'a, T>(&'a Http, PhantomData<fn() -> T>);
 
-impl<T> Responses<'_, T> {
-    fn report(&self, panic: &Panic) {
-        let operation = self.config.calls.scope.operation();
-        tracing::error!(operation, panic = panic.text(), "the handler panicked");
-    }
+fn report_panic(config: &Http, panic: &Panic) {
+    let operation = config.calls.scope.operation();
+    tracing::error!(operation, panic = panic.text(), "the handler panicked");
 }
 
 impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
-    type Value = Handled<B>;
+    type Value = Response<HandlerBody<B>>;
     type Error = E;
 
-    fn conclude(&self, execution: &Execution, handled: &Handled<B>) -> Conclusion {
-        let answer = match handled.status_class(self.config) {
-            StatusClass::Stored => handled.answer(),
-            StatusClass::Unstorable(reason) => Err(reason.into()),
-            StatusClass::Rejected => return Conclusion::NothingExecuted,
-            StatusClass::Failed => {
+    fn conclude(&self, execution: &Execution, response: &Self::Value) -> Conclusion {
+        let status = response.status();
+        let answer = match is_stored(&self.0.store_if, status) {
+            Ok(true) => HandlerBody::answer(response),
+            // The request was rejected before anything was done.
+            Ok(false) if is_rejection(status) => return Conclusion::NothingExecuted,
+            Ok(false) => {
                 let is_kept = execution.policy().failure != Failure::Release;
-                return Conclusion::Failed(handled.answer().ok().filter(|_| is_kept));
+                let failure = is_kept.then(|| HandlerBody::answer(response).ok());
+                return Conclusion::Failed(failure.flatten());
             }
+            Err(reason) => Err(reason.into()),
         };
         Conclusion::Completed(answer.unwrap_or_else(|reason| {
             execution.report_unstorable(&reason);
@@ -180,7 +180,7 @@ impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
     }
 
     fn panicked(&self, panic: &Panic) {
-        self.report(panic);
+        report_panic(self.0, panic);
     }
 }
 
@@ -189,11 +189,11 @@ impl TransactionEncoding for Responses<'_, ()> {
     const ANSWERS_PANICS: bool = true;
 
     fn panicked(&self, panic: &Panic) {
-        self.report(panic);
+        report_panic(self.0, panic);
     }
 
     fn is_stored(&self, response: &Response<Body>) -> bool {
-        self.config.statuses.classify(response.status()) == StatusClass::Stored
+        is_stored(&self.0.store_if, response.status()) == Ok(true)
     }
 
     fn answer(&self, response: &Response<Body>) -> Result<Answer, Error> {
@@ -217,26 +217,13 @@ fn render_outcome<B: From<Body>, V, E>(
     Ok(match outcome {
         RunOutcome::Returned(value, _) | RunOutcome::Reconciled(value) => render_value(value),
         RunOutcome::Failed(error) => return Err(error),
-        RunOutcome::Committed(answer) => committed(config, answer),
-        RunOutcome::Replayed(answer) => replay(config, answer),
-        RunOutcome::FailureReplayed(Some(failure)) => replay(config, failure),
+        RunOutcome::Committed(answer) => stored(config, answer, AnsweredBy::Handler),
+        RunOutcome::Replayed(answer) | RunOutcome::FailureReplayed(Some(answer)) => {
+            stored(config, answer, AnsweredBy::Replay)
+        }
         RunOutcome::FailureReplayed(None) => explain(config, &failed()),
         RunOutcome::NoAnswer(error) => explain(config, &error),
     })
-}
-
-/// Returns the response that this request committed.
-fn committed<B: From<Body>>(config: &Http, answer: Answer) -> Response<B> {
-    match answer {
-        Answer::Http(answer) => {
-            let Some(response) = answer::restore(answer) else {
-                let message = "the committed answer is not a response that HTTP can carry";
-                return explain(config, &Error::new(ErrorKind::AnswerUnreadable, message));
-            };
-            AnsweredBy::Handler.mark(response.map(B::from))
-        }
-        other @ (Answer::Json(_) | Answer::Unavailable(_)) => replay(config, other),
-    }
 }
 
 /// Handles a request whose whole effect is one transaction. The handler runs before the first
@@ -257,9 +244,8 @@ where
             // of such a handler.
             call.policy.takeover = Takeover::Reject;
         }
-        let responses = Responses { config, types: PhantomData::<fn()> };
-        let core = config.calls.core();
-        let ran = transaction::run_transaction(&responses, core, call, handler).await;
+        let responses = Responses(config, PhantomData::<fn()>);
+        let ran = run_transaction(&responses, config.calls.core(), call, handler).await;
         if let Ok(RunOutcome::NoAnswer(error)) = &ran
             && let Some(failed) = error.condition_failed()
         {
@@ -287,52 +273,47 @@ pub(crate) fn pass_transaction<B: From<Body>>(
     explain(config, &Error::new(ErrorKind::Configuration, message))
 }
 
-fn replay<B: From<Body>>(config: &Http, answer: Answer) -> Response<B> {
+/// Returns the response of an answer that is stored: the one that this request committed, or a replay, which
+/// [`Http::on_replay`] changes.
+fn stored<B: From<Body>>(config: &Http, answer: Answer, answered_by: AnsweredBy) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
-    let error = match answer {
-        Answer::Http(answer) => match replayed(config, answer) {
-            Ok(Some(response)) => return AnsweredBy::Replay.mark(response.map(B::from)),
-            Ok(None) => unreadable("the stored answer is not a response that HTTP can carry"),
-            // The record still holds the answer.
-            Err(_) => answer_unavailable("Http::on_replay panicked"),
-        },
-        Answer::Unavailable(reason) => answer_unavailable(&reason),
-        Answer::Json(_) => unreadable(
+    let invalid = || unreadable("the stored answer is not a response that HTTP can carry");
+    let restored = match answer {
+        Answer::Http(answer) if answered_by == AnsweredBy::Replay => {
+            answer::replay(answer).ok_or_else(invalid).and_then(|replay| {
+                let Some(hook) = &config.on_replay else { return Ok(replay) };
+                // The record still holds the answer.
+                let panicked = |_| answer_unavailable("Http::on_replay panicked");
+                answer::change(replay, &**hook).map_err(panicked)
+            })
+        }
+        Answer::Http(answer) => answer::restore(answer).ok_or_else(invalid),
+        Answer::Unavailable(reason) => Err(answer_unavailable(&reason)),
+        Answer::Json(_) => Err(unreadable(
             "the stored answer is a function's result: this scope is used by a function too",
-        ),
+        )),
     };
-    explain(config, &error)
-}
-
-/// Returns the response of a replay, changed by [`Http::on_replay`].
-fn replayed(config: &Http, answer: HttpAnswer) -> Result<Option<Response<Body>>, Panic> {
-    let replay = answer::replay(answer);
-    match (&config.on_replay, replay) {
-        (Some(hook), Some(replay)) => answer::change(replay, &**hook).map(Some),
-        (_, replay) => Ok(replay),
+    match restored {
+        Ok(response) => answered_by.mark(response.map(B::from)),
+        Err(error) => explain(config, &error),
     }
 }
 
 /// Renders an error as its problem. Details that are not for the client go to the log.
-pub(super) fn explain<B: From<Body>>(config: &Http, error: &Error) -> Response<B> {
+pub(crate) fn explain<B: From<Body>>(config: &Http, error: &Error) -> Response<B> {
     render(config, &problem::explain(Some(config.calls.scope.operation()), error))
 }
 
 pub(crate) fn render<B: From<Body>>(config: &Http, problem: &Problem) -> Response<B> {
-    let rendered = config.renderer.as_ref().map(|renderer| user_code::call(|| renderer(problem)));
-    let response = match rendered {
-        Some(Ok(response)) => response,
-        Some(Err(panic)) => {
-            let (operation, panic) = (config.calls.scope.operation(), panic.text());
-            tracing::error!(
-                operation,
-                panic,
-                "Http::render_problem panicked: the default problem is sent"
-            );
-            problem.to_response()
-        }
-        None => problem.to_response(),
-    };
+    let rendered = user_code::call(|| (config.renderer)(problem));
+    let response = rendered.unwrap_or_else(|panic| {
+        tracing::error!(
+            operation = config.calls.scope.operation(),
+            panic = panic.text(),
+            "Http::render_problem panicked: the default problem is sent"
+        );
+        problem.to_response()
+    });
     AnsweredBy::Problem(problem.kind).mark(response.map(|body| Body::from(body).into()))
 }
 
@@ -354,12 +335,6 @@ pub(super) fn call_configured<T>(
 pub(crate) fn cannot_be_sent<B: From<Body>>(config: &Http, reason: &str) -> Response<B> {
     let detail = format!("The response cannot be sent: {reason}.");
     render(config, &Problem::new(ProblemKind::BodyBroken, detail))
-}
-
-/// Returns the problem for a stored response that cannot be sent.
-#[cfg(feature = "lambda")]
-pub(crate) fn cannot_be_replayed<B: From<Body>>(config: &Http, reason: &str) -> Response<B> {
-    explain(config, &answer_unavailable(reason))
 }
 
 pub(super) fn panicked() -> Problem {

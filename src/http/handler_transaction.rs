@@ -49,34 +49,26 @@ impl Drop for Slot {
 }
 
 /// Returns the handler's transaction. A response without one changes nothing in DynamoDB.
-pub(super) async fn transaction<B>(
+pub(super) async fn transaction<B: Body<Error: Into<BoxError>>>(
     config: &Http,
     mut response: Response<B>,
-) -> Transaction<Response<answer::Body>>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
+) -> Transaction<Response<answer::Body>> {
     let Some(transaction) = HandlerTransaction::take(&mut response) else {
         return Transaction::discard(read(config, response).await.unwrap_or_else(|broken| broken));
     };
     let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
+    let on_condition_failed = on_condition_failed.map(synchronous);
     match read(config, response).await {
-        Ok(response) => Transaction {
-            response,
-            items,
-            on_condition_failed: on_condition_failed.map(synchronous),
-            nothing_executed,
-        },
+        Ok(response) => Transaction { response, items, on_condition_failed, nothing_executed },
         Err(broken) => Transaction::discard(broken),
     }
 }
 
 /// Returns the response to a request that passes through, for which no items are written.
-pub(super) async fn passed<B>(config: &Http, mut response: Response<B>) -> Response<ResponseBody<B>>
-where
-    B: Body,
-{
+pub(super) async fn passed<B: Body>(
+    config: &Http,
+    mut response: Response<B>,
+) -> Response<ResponseBody<B>> {
     let Some(transaction) = HandlerTransaction::take(&mut response) else {
         return response.map(Either::Left);
     };
@@ -89,14 +81,10 @@ where
 }
 
 /// Reads the whole response. If its body fails, returns the problem that the client gets instead.
-async fn read<B>(
+async fn read<B: Body<Error: Into<BoxError>>>(
     config: &Http,
     response: Response<B>,
-) -> Result<Response<answer::Body>, Response<answer::Body>>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
+) -> Result<Response<answer::Body>, Response<answer::Body>> {
     let (head, body) = response.into_parts();
     match body.collect().await {
         Ok(body) => Ok(Response::from_parts(head, body.to_bytes().into())),

@@ -4,6 +4,7 @@
 //! whose value is a String. Many clients send the bare text without quotes, as Stripe's
 //! documentation does. Both spellings name the same key.
 
+use http::header::AsHeaderName;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Item, Parser};
 
@@ -15,13 +16,14 @@ pub(crate) fn parse(
     headers: &HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<String>, &'static str> {
-    only(headers, name)?.map(|value| bounded(read(value)?)).transpose()
+    bounded(only(headers, name)?.map(read).transpose()?)
 }
 
-fn only<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> Result<Option<&'a HeaderValue>, &'static str> {
+/// Returns the only value of a header.
+pub(super) fn only(
+    headers: &HeaderMap,
+    name: impl AsHeaderName,
+) -> Result<Option<&HeaderValue>, &'static str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     match values.next() {
@@ -35,7 +37,7 @@ fn only<'a>(
 #[cfg(feature = "webhook")]
 pub(crate) fn parse_verbatim(
     headers: &HeaderMap,
-    name: &HeaderName,
+    name: impl AsHeaderName,
     may_have_comma: bool,
 ) -> Result<Option<String>, &'static str> {
     let Some(value) = only(headers, name)? else { return Ok(None) };
@@ -50,11 +52,11 @@ pub(crate) fn parse_verbatim(
 }
 
 /// Checks the length of a key.
-pub(super) fn bounded(key: String) -> Result<String, &'static str> {
-    match key.len() {
-        0 => Err("the idempotency key is empty"),
-        1..=MAX_KEY_BYTES => Ok(key),
-        _ => Err("the idempotency key is longer than 255 bytes"),
+pub(super) fn bounded(key: Option<String>) -> Result<Option<String>, &'static str> {
+    match key.as_ref().map(String::len) {
+        Some(0) => Err("the idempotency key is empty"),
+        None | Some(1..=MAX_KEY_BYTES) => Ok(key),
+        Some(_) => Err("the idempotency key is longer than 255 bytes"),
     }
 }
 

@@ -1,11 +1,12 @@
 //! A `tower` layer for long-lived servers and for single routes.
 
 use std::error::Error as StdError;
-use std::pin::Pin;
+use std::iter;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{TRAILER, TRANSFER_ENCODING};
 use http::{Request, Response};
 use http_body::Body;
@@ -17,14 +18,13 @@ use tower_service::Service;
 use tracing::{Instrument, Span};
 
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
-use super::exchange::{Handled, call_service, exchange, exchange_transaction, oneshot, render};
-use super::problem::{self, DEFAULT_RETRY_AFTER, Problem, ProblemKind};
-use super::request::{self, call, reads_body};
+use super::exchange::{
+    HandlerBody, exchange, exchange_transaction, oneshot, read_of_handler, render,
+};
+use super::problem::{self, Problem, ProblemKind};
+use super::request::{self, call};
 use super::{Http, handler_transaction};
-use crate::answer;
 use crate::error::Error;
-use crate::run::call::CallContext;
-use crate::run::user_code;
 
 /// A layer that makes the requests of a service idempotent. [`Http::layer`](super::Http::layer)
 /// creates it.
@@ -169,7 +169,7 @@ where
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+    type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
     /// Returns `Ready` always, because `call` waits for the inner service.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -177,77 +177,65 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        Box::pin(answer(self.layer.clone(), self.inner.clone(), request))
+        let (layer, inner) = (self.layer.clone(), self.inner.clone());
+        Box::pin(async move {
+            let IdempotencyLayer { config, effect, tasks } = layer;
+            let (parts, body) = request.into_parts();
+            let key = match request::key(&config, &parts) {
+                Ok(Some(key)) => key,
+                Ok(None) => {
+                    let response = oneshot(inner, Request::from_parts(parts, body)).await?;
+                    return Ok(match effect {
+                        Effect::Handler => response.map(Either::Left),
+                        Effect::Transaction => handler_transaction::passed(&config, response).await,
+                    });
+                }
+                Err(problem) => return Ok(whole(render(&config, &problem))),
+            };
+            let prepared = if config.is_signed() || !config.is_off() {
+                let read = read(body, config.body_limit()).await;
+                read.and_then(|body| Ok((call(&config, &parts, key, &body)?, body.into())))
+            } else {
+                call(&config, &parts, key, &[]).map(|call| (call, body))
+            };
+            // Take the token before checking: either a drain waits for this request, or this request sees
+            // it.
+            let arrival = tasks.token();
+            let prepared = if tasks.is_closed() {
+                let detail = "Nothing ran. Send it to another server.";
+                Err(Problem::new(ProblemKind::ShuttingDown, detail))
+            } else {
+                prepared
+            };
+            let (call, body) = match prepared {
+                Ok(prepared) => prepared,
+                Err(problem) => return Ok(whole(render(&config, &problem))),
+            };
+            let request = Request::from_parts(parts, body);
+            let task = async move {
+                match effect {
+                    Effect::Handler => {
+                        let read = |response| read_response(&config, response);
+                        exchange(&config, call, request, inner, read).await
+                    }
+                    Effect::Transaction => {
+                        let handler = async {
+                            let response = oneshot(inner, request).await?;
+                            Ok(handler_transaction::transaction(&config, response).await)
+                        };
+                        exchange_transaction(&config, call, handler).await
+                    }
+                }
+            };
+            let task = tasks.spawn(task.instrument(Span::current()));
+            drop(arrival);
+            join(task).await.map(|response| response.map(Either::Right))
+        })
     }
 }
 
-async fn answer<S, ReqBody, ResBody>(
-    layer: IdempotencyLayer,
-    inner: S,
-    request: Request<ReqBody>,
-) -> Result<Response<ResponseBody<ResBody>>, S::Error>
-where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Send + 'static,
-    S: Service<Request<ReqBody>, Error: Send + 'static, Future: Send>,
-    ReqBody: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
-    ResBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
-{
-    let IdempotencyLayer { config, effect, tasks } = layer;
-    let (parts, body) = request.into_parts();
-    let key = match request::key(&config, &parts) {
-        Ok(Some(key)) => key,
-        Ok(None) => {
-            let response = oneshot(inner, Request::from_parts(parts, body)).await?;
-            return Ok(match effect {
-                Effect::Handler => response.map(Either::Left),
-                Effect::Transaction => handler_transaction::passed(&config, response).await,
-            });
-        }
-        Err(problem) => return Ok(whole(render(&config, &problem))),
-    };
-    let prepared = if reads_body(&config) {
-        let read = read(body, config.body_limit()).await;
-        read.and_then(|body| Ok((call(&config, &parts, &key, &body)?, body.into())))
-    } else {
-        call(&config, &parts, &key, &[]).map(|call| (call, body))
-    };
-    // Take the token before checking: either a drain waits for this request, or this request sees
-    // it.
-    let arrival = tasks.token();
-    let prepared = if tasks.is_closed() { Err(shutting_down()) } else { prepared };
-    let (call, body) = match prepared {
-        Ok(prepared) => prepared,
-        Err(problem) => return Ok(whole(render(&config, &problem))),
-    };
-    let request = Request::from_parts(parts, body);
-    let task = async move {
-        match effect {
-            Effect::Handler => exchange_service(&config, call, request, inner).await,
-            Effect::Transaction => {
-                let handler = async {
-                    let response = oneshot(inner, request).await?;
-                    Ok(handler_transaction::transaction(&config, response).await)
-                };
-                exchange_transaction(&config, call, handler).await
-            }
-        }
-    };
-    let task = tasks.spawn(task.instrument(Span::current()));
-    drop(arrival);
-    join(task).await.map(|response| response.map(Either::Right))
-}
-
-fn shutting_down() -> Problem {
-    Problem::new(ProblemKind::ShuttingDown, "Nothing ran. Send it to another server.")
-        .retry_after(DEFAULT_RETRY_AFTER)
-}
-
-async fn read<B>(body: B, limit: usize) -> Result<Bytes, Problem>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
-    match AnswerBody::read(body, limit).await.map(AnswerBody::into_whole) {
+async fn read<B: Body<Error: Into<BoxError>>>(body: B, limit: usize) -> Result<Bytes, Problem> {
+    match AnswerBody::read(body, limit).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => Err(problem::body_too_large(limit)),
         Err(error) if is_over_a_limit(&*error) => {
@@ -263,49 +251,28 @@ where
 
 /// Returns whether a layer above limited the body, such as tower-http's `RequestBodyLimitLayer`.
 fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.is::<LengthLimitError>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    causes.any(<dyn StdError>::is::<LengthLimitError>)
 }
 
-/// Runs the inner service for the call, or returns the stored answer.
-pub(crate) async fn exchange_service<S, ReqBody, ResBody>(
+/// Reads a handler's response, as far as it can be stored.
+pub(crate) async fn read_response<B: Body<Error: Into<BoxError>>>(
     config: &Http,
-    call: CallContext,
-    mut request: Request<ReqBody>,
-    inner: S,
-) -> Result<Response<AnswerBody<ResBody>>, S::Error>
-where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>, Error: Send, Future: Send> + Send,
-    ReqBody: Send,
-    ResBody: Body<Data: Send, Error: Into<BoxError>> + Send,
-{
+    response: Response<B>,
+) -> Response<HandlerBody<AnswerBody<B>>> {
     let limit = if config.stream_large { config.calls.policy.max_answer_bytes } else { usize::MAX };
-    exchange(config, call, |execution| {
-        request.extensions_mut().insert(execution.clone());
-        async move {
-            let (mut head, body) = call_service(inner, request, &execution).await?.into_parts();
-            // The handler has run, so a body that panics is treated as one that failed.
-            let read = user_code::run(AnswerBody::read(body, limit)).await;
-            let read = read.unwrap_or_else(|panic| Err(panic.text().into()));
-            Ok(match read.map(AnswerBody::into_whole) {
-                Ok(Ok(body)) => {
-                    // How a message is sent is the server's choice; trailers are not sent.
-                    head.headers.remove(TRANSFER_ENCODING);
-                    head.headers.remove(TRAILER);
-                    Handled::Response(Response::from_parts(head, answer::Body::from(body)))
-                }
-                Ok(Err(streaming)) => Handled::Streaming(Response::from_parts(head, streaming)),
-                Err(error) => Handled::broken(head.status, &user_code::text(error)),
-            })
+    let (mut head, body) = response.into_parts();
+    let body = match read_of_handler(AnswerBody::read(body, limit)).await {
+        Ok(Ok(body)) => {
+            // How a message is sent is the server's choice; trailers are not sent.
+            head.headers.remove(TRANSFER_ENCODING);
+            head.headers.remove(TRAILER);
+            HandlerBody::Whole(body.into())
         }
-    })
-    .await
+        Ok(Err(streaming)) => HandlerBody::Streaming(streaming),
+        Err(error) => HandlerBody::broken(&error),
+    };
+    Response::from_parts(head, body)
 }
 
 /// Returns the task's answer, or resumes its panic.

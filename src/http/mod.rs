@@ -50,31 +50,30 @@
 //! above), and separate clients with [`Http::tenant`].
 
 pub(crate) mod answer;
-mod answer_body;
+pub(crate) mod answer_body;
 mod answer_settings;
 mod answered_by;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod commit;
-mod exchange;
+pub(crate) mod exchange;
 mod fingerprint;
 mod handler_transaction;
 pub(crate) mod key_header;
-mod layer;
+pub(crate) mod layer;
 mod problem;
 mod reconcile;
-mod request;
+pub(crate) mod request;
 mod statuses;
 pub mod tenant;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderName, Method, Response};
 
@@ -86,11 +85,11 @@ pub use self::tenant::Tenant;
 #[cfg(feature = "webhook")]
 pub use self::webhook::Webhook;
 
-pub(crate) use self::answer_body::BoxError;
+use self::answer_body::BoxError;
 #[cfg(feature = "testing")]
 pub(crate) use self::fingerprint::fingerprint_of;
 use self::problem::Renderer;
-use self::statuses::Statuses;
+use self::statuses::{StoreIf, stored_by_default, stores_interim};
 use crate::answer::OnStore;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
@@ -100,17 +99,6 @@ use crate::operation::CallConfig;
 use crate::policy::Policy;
 use crate::run::hook::{Abandoned, Reconciled};
 use crate::store::key::Scope;
-
-#[cfg(feature = "lambda")]
-pub(crate) use self::{
-    answer_body::{ResponseBody, whole},
-    exchange::{
-        Handled, call_service, cannot_be_replayed, cannot_be_sent, exchange, exchange_transaction,
-        oneshot, pass_transaction, render,
-    },
-    layer::exchange_service,
-    request::whole_call,
-};
 
 /// Lambda's limit for a whole event, in bytes, which no body in an event reaches.
 const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
@@ -134,13 +122,14 @@ impl Idempotency {
             methods: None,
             key: KeyRule::Header(HeaderName::from_static("idempotency-key")),
             key_rules: 0,
-            webhook: None,
             key_required: true,
-            tenant: TenantRule::None,
+            tenant: Arc::new(|_| Tenant::Unknown),
+            tenant_required: false,
             fingerprint: None,
-            statuses: Statuses::default(),
+            store_if: Arc::new(stored_by_default),
+            wrong: None,
             reconcile: None,
-            renderer: None,
+            renderer: Arc::new(Problem::to_response),
             on_store: None,
             on_replay: None,
             max_body_bytes: None,
@@ -150,6 +139,11 @@ impl Idempotency {
 }
 
 type FindKey = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+/// Finds the key of a request with its body, or explains why it is malformed. A request that its sender
+/// did not sign is a problem.
+type FindSignedKey =
+    Arc<dyn Fn(&Parts, &[u8], Timestamp) -> Result<FoundKey, Problem> + Send + Sync>;
+type FoundKey = Result<Option<String>, &'static str>;
 type FindTenant = Arc<dyn Fn(&Parts) -> Tenant + Send + Sync>;
 type RequestFingerprint = Arc<dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync>;
 type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
@@ -177,13 +171,15 @@ pub struct Http {
     key: KeyRule,
     /// How many times [`header`](Self::header), [`key`](Self::key) and `webhook` were called.
     key_rules: usize,
-    webhook: Option<Arc<dyn SignedRequests>>,
     key_required: bool,
-    tenant: TenantRule,
+    tenant: FindTenant,
+    tenant_required: bool,
     fingerprint: Option<RequestFingerprint>,
-    statuses: Statuses,
+    store_if: StoreIf,
+    /// Why the secrets of a webhook cannot be used.
+    wrong: Option<String>,
     reconcile: Option<ReconcileHook>,
-    renderer: Option<Renderer>,
+    renderer: Renderer,
     on_store: Option<OnStore>,
     on_replay: Option<OnReplay>,
     max_body_bytes: Option<usize>,
@@ -194,45 +190,18 @@ pub struct Http {
 type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
 
 /// A hook that many requests share.
-type ReconcileHook = Arc<
-    dyn Fn(Abandoned) -> Pin<Box<dyn Future<Output = Result<HookAnswer, BoxError>> + Send>>
-        + Send
-        + Sync,
->;
+type ReconcileHook =
+    Arc<dyn Fn(Abandoned) -> BoxFuture<'static, Result<HookAnswer, BoxError>> + Send + Sync>;
 
 /// Where a request's key is found.
 #[derive(Clone)]
 enum KeyRule {
     Header(HeaderName),
     Found(FindKey),
-}
-
-/// Requests that their sender signs, with the feature `webhook`.
-///
-/// [`verify`](Self::verify) runs before the request can have any effect.
-trait SignedRequests: Send + Sync {
-    /// Checks the settings.
-    fn validate(&self) -> Result<(), Error>;
-
-    /// The size of the largest request that the sender sends, in bytes.
-    fn max_body_bytes(&self) -> usize;
-
-    /// Checks that the sender signed the request.
-    fn verify(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<(), Problem>;
-
-    /// Returns the key of a signed request; `None` without one, an explanation if it is malformed.
-    fn key(&self, parts: &Parts, body: &[u8]) -> Result<Option<String>, &'static str>;
-}
-
-/// How requests of different tenants are separated.
-#[derive(Clone)]
-enum TenantRule {
-    /// All clients share one scope.
-    None,
-    /// A request without a tenant is rejected.
-    Required(FindTenant),
-    /// Requests without a tenant share the plain scope.
-    Optional(FindTenant),
+    /// In a request that its sender signs. The signature is verified before the request can have any
+    /// effect.
+    #[cfg_attr(not(feature = "webhook"), expect(dead_code, reason = "only webhooks are signed"))]
+    Signed(FindSignedKey),
 }
 
 impl Http {
@@ -345,7 +314,8 @@ impl Http {
         mut self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
-        self.tenant = TenantRule::Required(Arc::new(move |parts| tenant(parts).into()));
+        self.tenant = Arc::new(move |parts| tenant(parts).into());
+        self.tenant_required = true;
         self
     }
 
@@ -362,11 +332,10 @@ impl Http {
     /// # Ok(()) });
     /// ```
     pub fn optional_tenant<T: Into<Tenant>>(
-        mut self,
+        self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
-        self.tenant = TenantRule::Optional(Arc::new(move |parts| tenant(parts).into()));
-        self
+        Self { tenant_required: false, ..self.tenant(tenant) }
     }
 
     /// Sets which parts of a request must be the same in a repeat. Default: method, path, query and
@@ -412,10 +381,14 @@ impl Http {
         self.calls.core().is_disabled
     }
 
+    /// Returns whether every request must be signed.
+    fn is_signed(&self) -> bool {
+        matches!(self.key, KeyRule::Signed(_))
+    }
+
     /// The largest request body that is read, in bytes.
     fn body_limit(&self) -> usize {
-        let default = self.webhook.as_ref().map(|webhook| webhook.max_body_bytes());
-        let limit = self.max_body_bytes.or(default).unwrap_or(DEFAULT_MAX_BODY_BYTES);
+        let limit = self.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES);
         // While idempotency is switched off, only a webhook's body is read. The limit must not reject it, but
         // an unauthenticated sender must not fill the memory either.
         if self.is_off() { limit.max(LARGEST_SIGNED_BODY) } else { limit }
@@ -423,22 +396,23 @@ impl Http {
 
     /// Checks this configuration.
     pub(crate) fn checked(self) -> Result<Arc<Self>, Error> {
-        let wrong = |message: &'static str| Err(Error::new(ErrorKind::Configuration, message));
-        if self.key_rules > 1 {
-            return wrong(
+        let wrong = if self.key_rules > 1 {
+            Some(
                 "Http has more than one key rule: call only one of header(), key() and webhook(), once",
-            );
-        }
-        if self.webhook.is_some() && self.methods.is_some() {
-            return wrong(
+            )
+        } else if self.is_signed() && self.methods.is_some() {
+            Some(
                 "Http::methods does not apply to webhooks, which are checked whatever their method: \
                  remove methods()",
-            );
+            )
+        } else if stores_interim(&self.store_if) {
+            Some("Http::store_if selects 1xx statuses: an interim response cannot be stored")
+        } else {
+            self.wrong.as_deref()
+        };
+        if let Some(wrong) = wrong {
+            return Err(Error::new(ErrorKind::Configuration, wrong));
         }
-        if let Some(webhook) = &self.webhook {
-            webhook.validate()?;
-        }
-        self.statuses.validate()?;
         let calls = self.calls.checked()?;
         Ok(Arc::new(Self { calls, ..self }))
     }

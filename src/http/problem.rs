@@ -99,6 +99,8 @@ impl ProblemKind {
     /// Returns the status and the title.
     const fn meaning(self) -> (StatusCode, &'static str) {
         use StatusCode as S;
+        const INTERNAL: S = S::INTERNAL_SERVER_ERROR;
+        const UNAVAILABLE: S = S::SERVICE_UNAVAILABLE;
         match self {
             Self::KeyMissing => (S::BAD_REQUEST, "Idempotency key is missing"),
             Self::KeyInvalid => (S::BAD_REQUEST, "Idempotency key is invalid"),
@@ -113,30 +115,22 @@ impl ProblemKind {
             Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "Request body is too large"),
             Self::GrpcUnsupported => (S::UNSUPPORTED_MEDIA_TYPE, "gRPC is not supported here"),
             Self::Mismatch => (S::UNPROCESSABLE_ENTITY, "Idempotency key is already used"),
-            Self::Failed => (S::INTERNAL_SERVER_ERROR, "An earlier request failed"),
+            Self::Failed => (INTERNAL, "An earlier request failed"),
             Self::AnswerUnavailable => {
-                (S::INTERNAL_SERVER_ERROR, "The request completed, its answer is not available")
+                (INTERNAL, "The request completed, its answer is not available")
             }
-            Self::OutcomeUnknown => (S::INTERNAL_SERVER_ERROR, "The outcome is not known"),
-            Self::HandlerPanicked | Self::BodyBroken => {
-                (S::INTERNAL_SERVER_ERROR, "Internal server error")
-            }
-            Self::RecordNotUnderstood => {
-                (S::INTERNAL_SERVER_ERROR, "The stored record is not understood")
-            }
-            Self::Misconfigured => (S::INTERNAL_SERVER_ERROR, "The server is misconfigured"),
-            Self::Unavailable => (S::SERVICE_UNAVAILABLE, "Idempotency store is unavailable"),
-            Self::LeaseExpired => (S::SERVICE_UNAVAILABLE, "The request took too long"),
-            Self::DeadlineExceeded => (S::SERVICE_UNAVAILABLE, "No time is left for the request"),
-            Self::ShuttingDown => (S::SERVICE_UNAVAILABLE, "The server is shutting down"),
-            Self::NewerRecord => {
-                (S::SERVICE_UNAVAILABLE, "A newer version has this idempotency key")
-            }
-            Self::StepsUnreadable => {
-                (S::SERVICE_UNAVAILABLE, "An earlier request cannot be continued here")
-            }
+            Self::OutcomeUnknown => (INTERNAL, "The outcome is not known"),
+            Self::HandlerPanicked | Self::BodyBroken => (INTERNAL, "Internal server error"),
+            Self::RecordNotUnderstood => (INTERNAL, "The stored record is not understood"),
+            Self::Misconfigured => (INTERNAL, "The server is misconfigured"),
+            Self::Unavailable => (UNAVAILABLE, "Idempotency store is unavailable"),
+            Self::LeaseExpired => (UNAVAILABLE, "The request took too long"),
+            Self::DeadlineExceeded => (UNAVAILABLE, "No time is left for the request"),
+            Self::ShuttingDown => (UNAVAILABLE, "The server is shutting down"),
+            Self::NewerRecord => (UNAVAILABLE, "A newer version has this idempotency key"),
+            Self::StepsUnreadable => (UNAVAILABLE, "An earlier request cannot be continued here"),
             Self::ReconcileFailed => {
-                (S::SERVICE_UNAVAILABLE, "The outcome of an earlier request is not known")
+                (UNAVAILABLE, "The outcome of an earlier request is not known")
             }
         }
     }
@@ -170,12 +164,10 @@ pub struct Problem {
 
 impl Problem {
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into(), retry_after: None }
-    }
-
-    pub(super) fn retry_after(mut self, after: Duration) -> Self {
-        self.retry_after = Some(after);
-        self
+        let may_retry =
+            kind == ProblemKind::LeaseLost || kind.meaning().0 == StatusCode::SERVICE_UNAVAILABLE;
+        let retry_after = may_retry.then_some(DEFAULT_RETRY_AFTER);
+        Self { kind, detail: detail.into(), retry_after }
     }
 
     /// Returns the status code of the kind.
@@ -265,54 +257,48 @@ impl Problem {
 }
 
 /// The retry delay of problems that have no better estimate.
-pub(super) const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Contains what the client may know of an error; the rest is in the log.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
-        let (kind, retry_after) = match error.kind() {
-            ErrorKind::InvalidInput => (ProblemKind::KeyInvalid, None),
-            ErrorKind::Mismatch => (ProblemKind::Mismatch, None),
-            ErrorKind::InProgress { retry_after } => (ProblemKind::InProgress, Some(retry_after)),
-            ErrorKind::Failed => (ProblemKind::Failed, None),
-            ErrorKind::Abandoned => (ProblemKind::Abandoned, None),
-            ErrorKind::LeaseLost => (ProblemKind::LeaseLost, Some(DEFAULT_RETRY_AFTER)),
-            ErrorKind::LeaseExpired => (ProblemKind::LeaseExpired, Some(DEFAULT_RETRY_AFTER)),
-            ErrorKind::DeadlineExceeded => {
-                (ProblemKind::DeadlineExceeded, Some(DEFAULT_RETRY_AFTER))
-            }
+        let (kind, is_public) = match error.kind() {
+            ErrorKind::InvalidInput => (ProblemKind::KeyInvalid, true),
+            ErrorKind::Mismatch => (ProblemKind::Mismatch, true),
+            ErrorKind::InProgress { .. } => (ProblemKind::InProgress, true),
+            ErrorKind::Failed => (ProblemKind::Failed, true),
+            ErrorKind::Abandoned => (ProblemKind::Abandoned, true),
+            ErrorKind::LeaseLost => (ProblemKind::LeaseLost, true),
+            ErrorKind::LeaseExpired => (ProblemKind::LeaseExpired, true),
+            ErrorKind::DeadlineExceeded => (ProblemKind::DeadlineExceeded, true),
+            ErrorKind::OutcomeUnknown => (ProblemKind::OutcomeUnknown, true),
             ErrorKind::Unavailable | ErrorKind::NothingCommitted => {
-                (ProblemKind::Unavailable, Some(DEFAULT_RETRY_AFTER))
+                (ProblemKind::Unavailable, false)
             }
-            ErrorKind::ConditionFailed => (ProblemKind::ConditionFailed, None),
-            ErrorKind::OutcomeUnknown => (ProblemKind::OutcomeUnknown, None),
-            ErrorKind::AnswerUnavailable => (ProblemKind::AnswerUnavailable, None),
-            ErrorKind::NewerRecord => (ProblemKind::NewerRecord, Some(DEFAULT_RETRY_AFTER)),
-            ErrorKind::StepsUnreadable => (ProblemKind::StepsUnreadable, Some(DEFAULT_RETRY_AFTER)),
+            ErrorKind::ConditionFailed => (ProblemKind::ConditionFailed, false),
+            ErrorKind::AnswerUnavailable => (ProblemKind::AnswerUnavailable, false),
+            ErrorKind::NewerRecord => (ProblemKind::NewerRecord, false),
+            ErrorKind::StepsUnreadable => (ProblemKind::StepsUnreadable, false),
             ErrorKind::UnknownRecord | ErrorKind::AnswerUnreadable => {
-                (ProblemKind::RecordNotUnderstood, None)
+                (ProblemKind::RecordNotUnderstood, false)
             }
             ErrorKind::Configuration
             | ErrorKind::InvalidUse
             | ErrorKind::InvalidTransaction
-            | ErrorKind::AlreadyCommitted => (ProblemKind::Misconfigured, None),
+            | ErrorKind::AlreadyCommitted => (ProblemKind::Misconfigured, false),
         };
-        let detail = match kind {
-            ProblemKind::KeyInvalid
-            | ProblemKind::Mismatch
-            | ProblemKind::InProgress
-            | ProblemKind::Failed
-            | ProblemKind::Abandoned
-            | ProblemKind::LeaseLost
-            | ProblemKind::LeaseExpired
-            | ProblemKind::DeadlineExceeded
-            | ProblemKind::OutcomeUnknown => error.to_string().into(),
-            ProblemKind::ConditionFailed => {
-                "A condition of the request's effect does not hold: nothing was done.".into()
-            }
-            _ => "The reason is in the server's log.".into(),
+        let detail = if is_public {
+            error.to_string().into()
+        } else if kind == ProblemKind::ConditionFailed {
+            Cow::from("A condition of the request's effect does not hold: nothing was done.")
+        } else {
+            Cow::from("The reason is in the server's log.")
         };
-        Self { kind, detail, retry_after }
+        let mut problem = Self::new(kind, detail);
+        if let ErrorKind::InProgress { retry_after } = error.kind() {
+            problem.retry_after = Some(retry_after);
+        }
+        problem
     }
 }
 

@@ -8,7 +8,7 @@ use http::Response;
 
 use super::answer_body::BoxError;
 use super::exchange::{panicked, render};
-use super::problem::{DEFAULT_RETRY_AFTER, Problem, ProblemKind};
+use super::problem::{Problem, ProblemKind};
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, answer};
 use crate::answer::{Answer, Body};
 use crate::run::call::CallContext;
@@ -79,27 +79,21 @@ async fn run_hook(
     abandoned: Abandoned,
 ) -> Result<HookAnswer, Response<Bytes>> {
     let operation = config.calls.scope.operation();
-    let result = user_code::run(async { hook(abandoned).await }).await;
-    let problem = match result {
+    let mark = |response| AnsweredBy::Hook.mark(response);
+    let problem = match user_code::run(async { hook(abandoned).await }).await {
         Ok(Ok(Reconciled::Completed(response))) => {
-            return Ok(Reconciled::Completed(AnsweredBy::Hook.mark(response)));
+            return Ok(Reconciled::Completed(mark(response)));
         }
-        Ok(Ok(Reconciled::Failed(response))) => {
-            return Ok(Reconciled::Failed(AnsweredBy::Hook.mark(response)));
-        }
-        Ok(Ok(resolution)) => return Ok(resolution),
+        Ok(Ok(Reconciled::Failed(response))) => return Ok(Reconciled::Failed(mark(response))),
+        Ok(Ok(undecided)) => return Ok(undecided),
         Ok(Err(error)) => {
             let error = user_code::text(error);
             tracing::error!(operation, error, "a reconcile hook failed: no write was applied");
-            let detail = "The reason is in the server's log.";
-            Problem::new(ProblemKind::ReconcileFailed, detail).retry_after(DEFAULT_RETRY_AFTER)
+            Problem::new(ProblemKind::ReconcileFailed, "The reason is in the server's log.")
         }
         Err(panic) => {
-            tracing::error!(
-                operation,
-                panic = panic.text(),
-                "a reconcile hook panicked: no write was applied"
-            );
+            let panic = panic.text();
+            tracing::error!(operation, panic, "a reconcile hook panicked: no write was applied");
             panicked()
         }
     };

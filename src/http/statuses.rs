@@ -5,73 +5,26 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::answer::reason::http as reason;
-use crate::error::{Error, ErrorKind};
 use crate::run::user_code;
 
-/// Which responses are stored.
-#[derive(Clone)]
-pub(super) struct Statuses {
-    stored: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
-    stores_interim: bool,
+/// The user's function that decides which responses are stored.
+pub(super) type StoreIf = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
+
+/// Returns whether a handler's response is stored, and repeats get it. The error is why it cannot be: the
+/// handler has run, and its effect must not happen again because the function panicked.
+pub(super) fn is_stored(store_if: &StoreIf, status: StatusCode) -> Result<bool, &'static str> {
+    user_code::call(|| store_if(status)).map_err(|_| reason::STORED_PANICKED)
 }
 
-/// How a response is treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StatusClass {
-    /// It is stored, and repeats get it.
-    Stored,
-    /// The request is completed, but its answer cannot be stored, for this reason.
-    Unstorable(&'static str),
-    /// The request was rejected before anything was done, so the acquisition is undone.
-    Rejected,
-    /// The policy for failures decides.
-    Failed,
-}
-
-impl Statuses {
-    pub(super) fn new(stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        let mut interim =
-            [100, 101, 102, 103].into_iter().filter_map(|code| StatusCode::from_u16(code).ok());
-        let stores_interim = interim.any(|status| is_stored(&stored, status) == Some(true));
-        Self { stored: Arc::new(stored), stores_interim }
-    }
-
-    /// Checks the chosen statuses.
-    pub(super) fn validate(&self) -> Result<(), Error> {
-        if self.stores_interim {
-            let message =
-                "Http::store_if selects 1xx statuses: an interim response cannot be stored";
-            return Err(Error::new(ErrorKind::Configuration, message));
-        }
-        Ok(())
-    }
-
-    /// Decides how a handler's response is treated.
-    pub(super) fn classify(&self, status: StatusCode) -> StatusClass {
-        match is_stored(&*self.stored, status) {
-            // The handler has run. Its effect must not happen again because the function panicked.
-            None => StatusClass::Unstorable(reason::STORED_PANICKED),
-            Some(true) => StatusClass::Stored,
-            Some(false) if is_rejection(status) => StatusClass::Rejected,
-            Some(false) => StatusClass::Failed,
-        }
-    }
-}
-
-impl Default for Statuses {
-    fn default() -> Self {
-        Self { stored: Arc::new(stored_by_default), stores_interim: false }
-    }
-}
-
-/// Calls the user's function; `None` if it panics.
-fn is_stored(stored: &dyn Fn(StatusCode) -> bool, status: StatusCode) -> Option<bool> {
-    user_code::call(|| stored(status)).ok()
+/// Returns whether interim responses are stored.
+pub(super) fn stores_interim(store_if: &StoreIf) -> bool {
+    let mut interim = [100, 101, 102, 103].map(StatusCode::from_u16).into_iter().flatten();
+    interim.any(|status| is_stored(store_if, status) == Ok(true))
 }
 
 /// Successes, redirects and final errors, without rejections and without statuses that ask the
 /// client to retry.
-fn stored_by_default(status: StatusCode) -> bool {
+pub(super) fn stored_by_default(status: StatusCode) -> bool {
     let try_again = matches!(status.as_u16(), 408 | 409 | 425 | 429);
     (200..500).contains(&status.as_u16()) && !is_rejection(status) && !try_again
 }
@@ -79,7 +32,7 @@ fn stored_by_default(status: StatusCode) -> bool {
 /// Returns whether a status says that the request was rejected before anything was done. This
 /// includes failed preconditions, which are evaluated before the method is performed (RFC 9110,
 /// section 13.2.1) and may hold in the next request.
-fn is_rejection(status: StatusCode) -> bool {
+pub(super) fn is_rejection(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
         304 | 400 | 401 | 403 | 405 | 406 | 407 | 411..=415 | 417 | 421 | 422 | 428 | 431
@@ -90,39 +43,46 @@ fn is_rejection(status: StatusCode) -> bool {
 mod tests {
     use super::*;
 
+    /// Whether the status is stored, and whether it is a rejection.
+    fn verdict(store_if: fn(StatusCode) -> bool, status: u16) -> (bool, bool) {
+        let (store_if, status): (StoreIf, _) = (Arc::new(store_if), StatusCode::from_u16(status));
+        let status = status.unwrap();
+        (is_stored(&store_if, status).unwrap(), is_rejection(status))
+    }
+
     #[test]
     fn each_status_has_its_verdict() {
-        let class_of = |status| Statuses::default().classify(StatusCode::from_u16(status).unwrap());
+        let verdict = |status| verdict(stored_by_default, status);
         for status in [200, 201, 204, 299, 301, 303, 307, 402, 404, 410, 418, 423, 424, 451, 499] {
-            assert_eq!(class_of(status), StatusClass::Stored, "{status}");
+            assert_eq!(verdict(status), (true, false), "{status}");
         }
         for status in [304, 400, 401, 403, 405, 406, 407, 411, 412, 413, 414, 415, 417, 421] {
-            assert_eq!(class_of(status), StatusClass::Rejected, "{status}");
+            assert_eq!(verdict(status), (false, true), "{status}");
         }
         for status in [422, 428, 431] {
-            assert_eq!(class_of(status), StatusClass::Rejected, "{status}");
+            assert_eq!(verdict(status), (false, true), "{status}");
         }
         for status in [100, 101, 199, 408, 409, 425, 429, 500, 502, 503, 599] {
-            assert_eq!(class_of(status), StatusClass::Failed, "{status}");
+            assert_eq!(verdict(status), (false, false), "{status}");
         }
     }
 
     #[test]
     fn only_the_status_decides_whether_an_unstored_response_is_a_rejection() {
-        let none = Statuses::new(|_| false);
-        assert_eq!(none.classify(StatusCode::CREATED), StatusClass::Failed);
-        assert_eq!(none.classify(StatusCode::NOT_FOUND), StatusClass::Failed);
-        assert_eq!(none.classify(StatusCode::FORBIDDEN), StatusClass::Rejected);
-        assert_eq!(none.classify(StatusCode::BAD_GATEWAY), StatusClass::Failed);
+        let verdict = |status| verdict(|_| false, status);
+        assert_eq!([201, 404, 502].map(verdict), [(false, false); 3]);
+        assert_eq!(verdict(403), (false, true));
     }
 
     #[test]
     fn interim_responses_cannot_be_stored() {
-        assert!(Statuses::new(|status| status.as_u16() < 500).validate().is_err());
-        assert!(
-            Statuses::new(|status| status == StatusCode::SWITCHING_PROTOCOLS).validate().is_err()
-        );
-        assert!(Statuses::new(|status| status.as_u16() >= 200).validate().is_ok());
-        assert!(Statuses::default().validate().is_ok());
+        let stores_interim = |store_if: fn(StatusCode) -> bool| {
+            let store_if: StoreIf = Arc::new(store_if);
+            stores_interim(&store_if)
+        };
+        assert!(stores_interim(|status| status.as_u16() < 500));
+        assert!(stores_interim(|status| status == StatusCode::SWITCHING_PROTOCOLS));
+        assert!(!stores_interim(|status| status.as_u16() >= 200));
+        assert!(!stores_interim(stored_by_default));
     }
 }

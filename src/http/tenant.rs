@@ -12,6 +12,7 @@
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
+use super::key_header;
 use crate::store::key::hex;
 
 /// The tenant that a request names.
@@ -80,13 +81,13 @@ pub fn header_sha256(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + S
 }
 
 fn single(parts: &Parts, name: &str, read: impl Fn(&[u8]) -> Option<String>) -> Tenant {
-    let mut values = parts.headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (None, _) => Tenant::Unknown,
-        (Some(value), None) if value.is_empty() => Tenant::Unknown,
-        (Some(value), None) => read(value.as_bytes()).map_or(Tenant::Invalid, Tenant::Known),
+    match key_header::only(&parts.headers, name) {
+        Ok(Some(value)) if !value.is_empty() => {
+            read(value.as_bytes()).map_or(Tenant::Invalid, Tenant::Known)
+        }
+        Ok(_) => Tenant::Unknown,
         // It is ambiguous whose request this is.
-        (Some(_), Some(_)) => Tenant::Invalid,
+        Err(_) => Tenant::Invalid,
     }
 }
 

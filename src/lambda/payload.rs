@@ -4,8 +4,10 @@ use lambda_http::http::Extensions;
 use lambda_http::request::RequestContext;
 use lambda_http::{Body, Response};
 
-use crate::http::{AnsweredBy, Http, cannot_be_replayed, cannot_be_sent};
+use crate::http::exchange::{cannot_be_sent, explain};
+use crate::http::{AnsweredBy, Http};
 use crate::invocation::MAX_RESPONSE_BYTES;
+use crate::run::errors::answer_unavailable;
 
 /// "The maximum size of the response JSON that the Lambda function can send is 1 MB" (Elastic Load
 /// Balancing, Lambda functions as targets).
@@ -24,12 +26,11 @@ pub(super) struct Limit {
 
 impl Limit {
     pub(super) fn of(extensions: &Extensions) -> Self {
-        match extensions.get() {
-            Some(RequestContext::Alb(_)) => {
-                Self { bytes: MAX_ALB_RESPONSE_BYTES, copies_of_headers: 2 }
-            }
-            _ => Self { bytes: MAX_RESPONSE_BYTES, copies_of_headers: 1 },
-        }
+        let (bytes, copies_of_headers) = match extensions.get() {
+            Some(RequestContext::Alb(_)) => (MAX_ALB_RESPONSE_BYTES, 2),
+            _ => (MAX_RESPONSE_BYTES, 1),
+        };
+        Self { bytes, copies_of_headers }
     }
 
     /// Returns why Lambda would reject this response.
@@ -51,7 +52,9 @@ impl Limit {
     pub(super) fn enforce(self, config: &Http, response: Response<Body>) -> Response<Body> {
         match (self.check(&response), response.extensions().get()) {
             (Ok(()), _) => response,
-            (Err(reason), Some(AnsweredBy::Replay)) => cannot_be_replayed(config, &reason),
+            (Err(reason), Some(AnsweredBy::Replay)) => {
+                explain(config, &answer_unavailable(&reason))
+            }
             (Err(reason), _) => cannot_be_sent(config, &reason),
         }
     }

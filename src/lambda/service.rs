@@ -12,7 +12,9 @@ use tower_service::Service;
 use super::handler_response::HandlerResponse;
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
-use crate::http::{Handled, Http, call_service, exchange, oneshot, render, whole_call};
+use crate::http::Http;
+use crate::http::exchange::{HandlerBody, exchange, oneshot, render};
+use crate::http::request::whole_call;
 use crate::run::user_code::{self, Panic};
 
 impl Http {
@@ -52,27 +54,21 @@ impl Http {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
             let (config, inner) = (Arc::clone(&config), service.clone());
-            let (mut parts, body) = request.into_parts();
             Box::pin(async move {
-                let call = match whole_call(&config, &parts, &body) {
-                    Ok(Some(call)) => call,
+                let (config, limit) = (&*config, Limit::of(request.extensions()));
+                let (call, request) = whole_call(config, request);
+                Ok(LambdaResponse(match call {
+                    // Converted into a future at once: the handler's response need not be `Send`.
                     Ok(None) => {
-                        // Converted into a future at once: the handler's response need not be `Send`.
-                        let passing = oneshot(inner, Request::from_parts(parts, body)).await;
-                        return Ok(LambdaResponse(passing.map(IntoResponse::into_response)?.await));
+                        oneshot(inner, request).await.map(IntoResponse::into_response)?.await
                     }
-                    Err(problem) => return Ok(LambdaResponse(render(&config, &problem))),
-                };
-                let limit = Limit::of(&parts.extensions);
-                let answered = exchange(&config, call, |execution| {
-                    parts.extensions.insert(execution.clone());
-                    let request = Request::from_parts(parts, body);
-                    async move {
-                        let answered = call_service(inner, request, &execution).await;
-                        Ok(whole(answered.map(converting)?, limit).await)
+                    Ok(Some(call)) => {
+                        let read = |response| whole(converting(response), limit);
+                        let answered = exchange(config, call, request, inner, read);
+                        limit.enforce(config, answered.await?)
                     }
-                });
-                Ok(LambdaResponse(limit.enforce(&config, answered.await?)))
+                    Err(problem) => render(config, &problem),
+                }))
             })
         }))
     }
@@ -205,18 +201,21 @@ fn converting(response: impl HandlerResponse) -> Converting {
 
 /// Reads the whole response of a handler. If `lambda_http` panics because reading the body failed,
 /// only the response is lost.
-async fn whole((status, converting): Converting, limit: Limit) -> Handled<Body> {
+async fn whole((status, converting): Converting, limit: Limit) -> Response<HandlerBody<Body>> {
     let converted = match converting {
         Ok(converting) => user_code::run(converting).await,
         Err(panic) => Err(panic),
     };
-    match converted {
+    let body = match converted {
         Ok(response) => match limit.check(&response) {
-            Ok(()) => Handled::Response(response.map(answer::Body::from)),
-            Err(reason) => Handled::Unsendable { status, reason: reason.into() },
+            Ok(()) => return response.map(|body| HandlerBody::Whole(body.into())),
+            Err(reason) => HandlerBody::Unsendable(reason.into()),
         },
-        Err(panic) => Handled::broken(status, panic.text()),
-    }
+        Err(panic) => HandlerBody::broken(panic.text()),
+    };
+    let mut unsendable = Response::new(body);
+    *unsendable.status_mut() = status;
+    unsendable
 }
 
 /// Text stays text and bytes stay bytes, because API Gateway and ALB encode them differently.

@@ -11,14 +11,15 @@ use http_body_util::Either;
 use lambda_http::lambda_runtime::layers::TracingLayer;
 use lambda_http::lambda_runtime::{self, Diagnostic, LambdaInvocation, Runtime, StreamResponse};
 use lambda_http::request::LambdaRequest;
-use lambda_http::tower::ServiceExt;
 use lambda_http::{Error, LambdaEvent, Request, Response, StreamAdapter, service_fn};
 use tower_service::Service;
 
 use super::run::distinct;
-use crate::http::{
-    BoxError, Http, ResponseBody, exchange_service, oneshot, render, whole, whole_call,
-};
+use crate::http::Http;
+use crate::http::answer_body::{BoxError, ResponseBody, whole};
+use crate::http::exchange::{exchange, oneshot, render};
+use crate::http::layer::read_response;
+use crate::http::request::whole_call;
 use crate::invocation::check_concurrency;
 
 impl Http {
@@ -64,16 +65,13 @@ impl Http {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
             let (config, inner) = (Arc::clone(&config), service.clone());
-            let (parts, body) = request.into_parts();
             Box::pin(async move {
-                Ok(match whole_call(&config, &parts, &body) {
-                    Ok(None) => {
-                        let request = Request::from_parts(parts, body);
-                        oneshot(inner, request).await?.map(Either::Left)
-                    }
+                let (call, request) = whole_call(&config, request);
+                Ok(match call {
+                    Ok(None) => oneshot(inner, request).await?.map(Either::Left),
                     Ok(Some(call)) => {
-                        let request = Request::from_parts(parts, body);
-                        exchange_service(&config, call, request, inner).await?.map(Either::Right)
+                        let read = |response| read_response(&config, response);
+                        whole(exchange(&config, call, request, inner, read).await?)
                     }
                     Err(problem) => whole(render(&config, &problem)),
                 })
@@ -113,7 +111,7 @@ where
     S::Future: Send + 'static,
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
-    lambda_runtime::run(Streamed(service).map_request(distinct)).await
+    lambda_runtime::run(Streamed(service)).await
 }
 
 /// Runs a streaming service with as many concurrent invocations as
@@ -191,7 +189,7 @@ where
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
     check_concurrency()?;
-    Ok(Runtime::new(Streamed(service).map_request(distinct)).layer(TracingLayer::new()))
+    Ok(Runtime::new(Streamed(service)).layer(TracingLayer::new()))
 }
 
 /// Creates a service like [`adapter`](super::adapter), with streaming responses.
@@ -217,11 +215,11 @@ where
     S::Future: Send + 'static,
     B: Body<Data: Into<Bytes> + Send, Error: Into<Error> + Send + Debug> + Unpin + Send + 'static,
 {
-    Streamed(service).map_request(distinct)
+    Streamed(service)
 }
 
-/// `lambda_http`'s adapter for streaming responses. Unlike that adapter, it is `Send` whatever its
-/// body type.
+/// `lambda_http`'s adapter for streaming responses, for [`distinct`] headers. Unlike that adapter, it is
+/// `Send` whatever its body type.
 #[derive(Clone)]
 struct Streamed<S>(S);
 
@@ -240,6 +238,6 @@ where
     }
 
     fn call(&mut self, event: LambdaEvent<LambdaRequest>) -> Self::Future {
-        StreamAdapter::from(&mut self.0).call(event)
+        StreamAdapter::from(&mut self.0).call(distinct(event))
     }
 }

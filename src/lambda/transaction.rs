@@ -7,10 +7,11 @@ use tower_service::Service;
 
 use super::payload::Limit;
 use super::service::LambdaResponse;
-use crate::answer;
-use crate::http::{
-    Http, cannot_be_sent, exchange_transaction, oneshot, pass_transaction, render, whole_call,
+use crate::http::Http;
+use crate::http::exchange::{
+    cannot_be_sent, exchange_transaction, oneshot, pass_transaction, render,
 };
+use crate::http::request::whole_call;
 use crate::run::transaction::Transaction;
 
 impl Http {
@@ -70,37 +71,26 @@ impl Http {
         let config = self.checked()?;
         Ok(service_fn(move |request: Request| {
             let (config, inner) = (Arc::clone(&config), service.clone());
-            let (parts, body) = request.into_parts();
             Box::pin(async move {
-                let answered = match whole_call(&config, &parts, &body) {
-                    Ok(None) => {
-                        let passing = oneshot(inner, Request::from_parts(parts, body)).await?;
-                        pass_transaction(&config, passing)
-                    }
+                let (config, limit) = (&*config, Limit::of(request.extensions()));
+                let (call, request) = whole_call(config, request);
+                Ok(LambdaResponse(match call {
+                    Ok(None) => pass_transaction(config, oneshot(inner, request).await?),
                     Ok(Some(call)) => {
-                        let limit = Limit::of(&parts.extensions);
-                        let lambdas = Arc::clone(&config);
-                        // Called inside the future, so that a panic of the call itself is handled
-                        // too.
-                        let handler = async move {
-                            let request = Request::from_parts(parts, body);
+                        // Called inside the future, so that a panic of the call itself is handled too.
+                        let handler = async {
                             let transaction = oneshot(inner, request).await?;
                             Ok(match limit.check(&transaction.response) {
-                                Ok(()) => {
-                                    transaction.map(|response| response.map(answer::Body::from))
-                                }
+                                Ok(()) => transaction.map(|answer| answer.map(Into::into)),
                                 Err(reason) => {
-                                    let problem = cannot_be_sent(&lambdas, &reason);
-                                    Transaction::discard(problem)
+                                    Transaction::discard(cannot_be_sent(config, &reason))
                                 }
                             })
                         };
-                        let answered = exchange_transaction(&config, call, handler).await?;
-                        limit.enforce(&config, answered)
+                        limit.enforce(config, exchange_transaction(config, call, handler).await?)
                     }
-                    Err(problem) => render(&config, &problem),
-                };
-                Ok(answered.into())
+                    Err(problem) => render(config, &problem),
+                }))
             })
         }))
     }

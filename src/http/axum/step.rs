@@ -8,11 +8,12 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde::ser::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::answer::HttpAnswer;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::http::answer;
+use crate::http::exchange::read_of_handler;
 use crate::run::execution::Execution;
 use crate::run::user_code;
 
@@ -48,12 +49,27 @@ impl Execution {
     where
         R: IntoResponse,
     {
-        let work = async { Ok(StepResponse::of(work.await?).await) };
-        let kept = self.step(name, work).await?;
-        kept.into_response().ok_or_else(|| {
+        let work = async { Ok(StepResult(StepResponse::read(work.await?).await)) };
+        let StepResult(kept) = self.step(name, work).await?;
+        kept.ok().and_then(StepResponse::into_response).ok_or_else(|| {
             let message = format!("the stored result of step `{name}` is not a response");
             Error::new(ErrorKind::AnswerUnreadable, message).into()
         })
+    }
+}
+
+/// The result of a step, or why it cannot be stored.
+struct StepResult(Result<StepResponse, String>);
+
+impl Serialize for StepResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for StepResult {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        StepResponse::deserialize(deserializer).map(|stored| Self(Ok(stored)))
     }
 }
 
@@ -62,8 +78,7 @@ impl Execution {
 struct StepResponse {
     status: u16,
     headers: Vec<(String, TextOrBytes)>,
-    #[serde(serialize_with = "whole", deserialize_with = "read")]
-    body: Result<TextOrBytes, String>,
+    body: TextOrBytes,
     /// Headers that are sent once and not stored.
     #[serde(skip)]
     unstored_headers: HeaderMap,
@@ -75,22 +90,6 @@ struct StepResponse {
 enum TextOrBytes {
     Text(String),
     Bytes(Vec<u8>),
-}
-
-fn whole<S: Serializer>(
-    body: &Result<TextOrBytes, String>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match body {
-        Ok(content) => content.serialize(serializer),
-        Err(reason) => Err(S::Error::custom(reason)),
-    }
-}
-
-fn read<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Result<TextOrBytes, String>, D::Error> {
-    TextOrBytes::deserialize(deserializer).map(Ok)
 }
 
 impl TextOrBytes {
@@ -107,40 +106,30 @@ impl TextOrBytes {
 }
 
 impl StepResponse {
-    /// Reads the response. This never fails, because the step has run.
-    async fn of(response: impl IntoResponse) -> Self {
-        let Ok(response) = user_code::call(|| response.into_response()) else {
-            let body = Err("its conversion into a response panicked".to_owned());
-            return Self {
-                status: 500,
-                headers: Vec::new(),
-                body,
-                unstored_headers: HeaderMap::new(),
-            };
-        };
+    /// Reads the response of a step that has run.
+    async fn read(response: impl IntoResponse) -> Result<Self, String> {
+        let response = user_code::call(|| response.into_response());
+        let response = response.map_err(|_| "its conversion into a response panicked")?;
         let (head, body) = response.into_parts();
-        let body = match user_code::run(body.collect()).await {
-            Ok(body) => body.map_err(user_code::text),
-            Err(panic) => Err(panic.text().to_owned()),
-        };
-        let body = body.map(|body| TextOrBytes::of(body.to_bytes().into()));
+        let body = read_of_handler(body.collect()).await;
+        let body = body.map_err(|error| format!("reading the response's body failed: {error}"))?;
         let stored = answer::kept_headers(&head.headers);
         let mut unstored_headers = head.headers;
         for (name, _) in &stored {
             unstored_headers.remove(name);
         }
         let headers = stored.into_iter().map(|(name, value)| (name, TextOrBytes::of(value)));
-        Self {
+        Ok(Self {
             status: head.status.as_u16(),
             headers: headers.collect(),
-            body: body.map_err(|error| format!("reading the response's body failed: {error}")),
+            body: TextOrBytes::of(body.to_bytes().into()),
             unstored_headers,
-        }
+        })
     }
 
     /// Converts the result into a response; `None` if it is not valid HTTP.
     fn into_response(self) -> Option<Response> {
-        let body = Bytes::from(self.body.ok()?.into_bytes()).into();
+        let body = Bytes::from(self.body.into_bytes()).into();
         let headers = self.headers.into_iter().map(|(name, value)| (name, value.into_bytes()));
         let answer = HttpAnswer { status: self.status, headers: headers.collect(), body };
         let mut response = answer::restore(answer)?.map(|body| Body::from(body.bytes));

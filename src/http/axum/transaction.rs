@@ -4,7 +4,7 @@ use ::axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
 use super::super::Http;
-use super::super::handler_transaction::{HandlerTransaction, Whole};
+use super::super::handler_transaction::HandlerTransaction;
 use super::super::layer::{Effect, IdempotencyLayer};
 use super::super::problem::{Problem, ProblemKind};
 use crate::error::Error;
@@ -64,11 +64,10 @@ impl<R: IntoResponse + 'static> IntoResponse for Transaction<R> {
         let detail = "The handler needs a transaction, and no transaction layer is around its route: \
                       nothing was written.";
         let mut unlayered = Problem::new(ProblemKind::Misconfigured, detail).into_response();
-        unlayered.extensions_mut().insert(HandlerTransaction::new(self.map(whole)));
+        let transaction = self.map(|response| {
+            response.into_response().map(|body| body.map_err(Into::into).boxed_unsync())
+        });
+        unlayered.extensions_mut().insert(HandlerTransaction::new(transaction));
         unlayered
     }
-}
-
-fn whole(response: impl IntoResponse) -> http::Response<Whole> {
-    response.into_response().map(|body| body.map_err(Into::into).boxed_unsync())
 }

@@ -43,11 +43,12 @@ use http::HeaderName;
 use http::request::Parts;
 use serde_json::Value;
 
-use self::signature::{Secrets, github, standard, standard_headers, stripe};
+use self::signature::{
+    BASE64_TEXT, ReadSecret, Secrets, TEXT, Verified, github, standard, standard_headers, stripe,
+};
 use super::problem::{Problem, ProblemKind};
-use super::{DEFAULT_MAX_BODY_BYTES, Http, LARGEST_SIGNED_BODY, SignedRequests, key_header};
+use super::{DEFAULT_MAX_BODY_BYTES, FoundKey, Http, KeyRule, LARGEST_SIGNED_BODY, key_header};
 use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind};
 
 /// The longest time after which a known sender delivers an event again: 30 days, with `stripe
 /// events resend` (<https://docs.stripe.com/cli/events/resend>). The limit for other deliveries is
@@ -66,30 +67,18 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Clone)]
 #[must_use = "give it to Http::webhook"]
 pub struct Webhook {
-    scheme: Scheme,
-    id: EventId,
+    sender: &'static str,
+    verify: Arc<Verify>,
+    /// Why the secrets cannot be used.
+    wrong: Option<String>,
+    /// Finds the event's id.
+    id: Arc<FindId>,
+    /// The size of the largest request that the sender sends, in bytes.
+    max_body_bytes: usize,
 }
 
-/// How a sender signs requests.
-#[derive(Clone)]
-enum Scheme {
-    Stripe(Secrets),
-    Github(Secrets),
-    Standard(Secrets),
-    Other(Arc<IsSigned>),
-}
-
-type IsSigned = dyn Fn(&Parts, &[u8]) -> bool + Send + Sync;
-
-/// Where a request contains the event's id.
-#[derive(Clone)]
-enum EventId {
-    /// A member of the JSON body, by its JSON pointer.
-    Json(String),
-    Header(HeaderName),
-    /// The header that Standard Webhooks signs.
-    Standard,
-}
+type Verify = dyn Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync;
+type FindId = dyn Fn(&Parts, &[u8]) -> FoundKey + Send + Sync;
 
 impl Webhook {
     /// Stripe's webhooks, signed in `Stripe-Signature` over the time and the body.
@@ -105,8 +94,7 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn stripe<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        let scheme = Scheme::Stripe(Secrets::text("Webhook::stripe", secrets));
-        Self { scheme, id: EventId::Json("/id".to_owned()) }
+        Self::known("stripe", stripe, secrets, TEXT)
     }
 
     /// GitHub's webhooks, signed in `X-Hub-Signature-256` over the body.
@@ -123,8 +111,9 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn github<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        let scheme = Scheme::Github(Secrets::text("Webhook::github", secrets));
-        Self { scheme, id: EventId::Header(HeaderName::from_static("x-github-delivery")) }
+        let github = Self::known("github", github, secrets, TEXT);
+        let github = github.header_id(HeaderName::from_static("x-github-delivery"));
+        Self { max_body_bytes: LARGEST_SIGNED_BODY, ..github }
     }
 
     /// Standard Webhooks, which `OpenAI`, Svix and others send.
@@ -147,8 +136,10 @@ impl Webhook {
     /// # Ok(()) });
     /// ```
     pub fn standard<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
-        let scheme = Scheme::Standard(Secrets::base64("Webhook::standard", secrets));
-        Self { scheme, id: EventId::Standard }
+        Self::known("standard", standard, secrets, BASE64_TEXT).id(|parts, _| {
+            let [id, ..] = standard_headers(parts);
+            key_header::parse_verbatim(&parts.headers, id, true)
+        })
     }
 
     /// Another sender's webhooks, which `is_signed` verifies.
@@ -167,8 +158,9 @@ impl Webhook {
     /// });
     /// ```
     pub fn signed(is_signed: impl Fn(&Parts, &[u8]) -> bool + Send + Sync + 'static) -> Self {
-        let scheme = Scheme::Other(Arc::new(is_signed));
-        Self { scheme, id: EventId::Json("/id".to_owned()) }
+        Self::verified_by("signed", move |parts, body, _| {
+            if is_signed(parts, body) { Ok(()) } else { Err("Webhook::signed rejected it") }
+        })
     }
 
     /// Takes the event's id from a member of the JSON body.
@@ -182,7 +174,8 @@ impl Webhook {
     /// let sender = Webhook::signed(|_, _| true).json_id("/event/id");
     /// ```
     pub fn json_id(self, pointer: impl Into<String>) -> Self {
-        Self { id: EventId::Json(pointer.into()), ..self }
+        let pointer = pointer.into();
+        self.id(move |_, body| Ok(json_id(&pointer, body)))
     }
 
     /// Takes the event's id from a header. A request that repeats the header is rejected with 400.
@@ -194,51 +187,47 @@ impl Webhook {
     /// let sender = Webhook::signed(|_, _| true).header_id(HeaderName::from_static("x-event-id"));
     /// ```
     pub fn header_id(self, name: HeaderName) -> Self {
-        Self { id: EventId::Header(name), ..self }
-    }
-}
-
-impl SignedRequests for Webhook {
-    fn validate(&self) -> Result<(), Error> {
-        let secrets = match &self.scheme {
-            Scheme::Stripe(secrets) | Scheme::Github(secrets) | Scheme::Standard(secrets) => {
-                secrets
-            }
-            Scheme::Other(_) => return Ok(()),
-        };
-        secrets.validate().map_err(|message| Error::new(ErrorKind::Configuration, message))
+        self.id(move |parts, _| key_header::parse_verbatim(&parts.headers, &name, false))
     }
 
-    fn max_body_bytes(&self) -> usize {
-        match &self.scheme {
-            Scheme::Github(_) => LARGEST_SIGNED_BODY,
-            Scheme::Stripe(_) | Scheme::Standard(_) | Scheme::Other(_) => DEFAULT_MAX_BODY_BYTES,
-        }
+    /// A sender whose signatures `verify` checks, with the event's id in the body's member `id`.
+    fn verified_by(
+        sender: &'static str,
+        verify: impl Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync + 'static,
+    ) -> Self {
+        let id = Arc::new(|_: &Parts, body: &[u8]| Ok(json_id("/id", body)));
+        let max_body_bytes = DEFAULT_MAX_BODY_BYTES;
+        Self { sender, verify: Arc::new(verify), wrong: None, id, max_body_bytes }
     }
 
-    fn verify(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<(), Problem> {
-        let verified = match &self.scheme {
-            Scheme::Stripe(secrets) => stripe(secrets, parts, body, now),
-            Scheme::Github(secrets) => github(secrets, parts, body),
-            Scheme::Standard(secrets) => standard(secrets, parts, body, now),
-            Scheme::Other(is_signed) if is_signed(parts, body) => Ok(()),
-            Scheme::Other(_) => Err("Webhook::signed rejected it"),
-        };
-        verified.map_err(|reason| {
+    /// A known sender, which signs with these secrets.
+    fn known<S: Into<String>>(
+        sender: &'static str,
+        verify: fn(&Secrets, &Parts, &[u8], Timestamp) -> Verified,
+        secrets: impl IntoIterator<Item = S>,
+        read: ReadSecret,
+    ) -> Self {
+        let secrets = Secrets::read(secrets, read);
+        let advice = "pass the endpoint's signing secret, as the sender shows it";
+        let wrong = secrets.as_ref().err();
+        let wrong = wrong.map(|wrong| format!("Webhook::{sender}: {wrong}; {advice}"));
+        let secrets = secrets.unwrap_or_default();
+        let verify = move |parts: &_, body: &_, now| verify(&secrets, parts, body, now);
+        Self { wrong, ..Self::verified_by(sender, verify) }
+    }
+
+    fn id(self, find: impl Fn(&Parts, &[u8]) -> FoundKey + Send + Sync + 'static) -> Self {
+        Self { id: Arc::new(find), ..self }
+    }
+
+    /// Checks that the sender signed the request, and finds its key.
+    fn key(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<FoundKey, Problem> {
+        (self.verify)(parts, body, now).map_err(|reason| {
             tracing::warn!(reason, "a webhook's signature is not valid: nothing ran");
             let detail = "The request is not signed by the sender, or was signed too long ago.";
             Problem::new(ProblemKind::SignatureInvalid, detail)
-        })
-    }
-
-    fn key(&self, parts: &Parts, body: &[u8]) -> Result<Option<String>, &'static str> {
-        match &self.id {
-            EventId::Header(name) => key_header::parse_verbatim(&parts.headers, name, false),
-            EventId::Standard => {
-                key_header::parse_verbatim(&parts.headers, &standard_headers(parts).id, true)
-            }
-            EventId::Json(pointer) => Ok(json_id(pointer, body)),
-        }
+        })?;
+        Ok((self.id)(parts, body))
     }
 }
 
@@ -253,13 +242,7 @@ fn json_id(pointer: &str, body: &[u8]) -> Option<String> {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sender = match &self.scheme {
-            Scheme::Stripe(_) => "stripe",
-            Scheme::Github(_) => "github",
-            Scheme::Standard(_) => "standard",
-            Scheme::Other(_) => "signed",
-        };
-        f.debug_tuple("Webhook").field(&sender).finish()
+        f.debug_tuple("Webhook").field(&self.sender).finish()
     }
 }
 
@@ -292,7 +275,9 @@ impl Http {
     /// # Ok(()) }
     /// ```
     pub fn webhook(mut self, webhook: Webhook) -> Self {
-        self.webhook = Some(Arc::new(webhook));
+        self.wrong.clone_from(&webhook.wrong);
+        self.max_body_bytes.get_or_insert(webhook.max_body_bytes);
+        self.key = KeyRule::Signed(Arc::new(move |parts, body, now| webhook.key(parts, body, now)));
         self.key_rules += 1;
         let policy = &mut self.calls.policy;
         policy.retention = policy.retention.max(RETENTION);
@@ -329,11 +314,10 @@ mod tests {
             (Webhook::standard(["whsec_"]), "Webhook::standard"),
             (Webhook::standard(["whsec_not base64"]), "Webhook::standard"),
         ] {
-            let error = webhook.validate().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Configuration);
-            assert!(error.to_string().contains(named), "{error}");
+            let wrong = webhook.wrong.unwrap();
+            assert!(wrong.contains(named), "{wrong}");
         }
-        assert!(Webhook::github(["s"]).validate().is_ok());
-        assert!(Webhook::signed(|_, _| true).validate().is_ok());
+        assert_eq!(Webhook::github(["s"]).wrong, None);
+        assert_eq!(Webhook::signed(|_, _| true).wrong, None);
     }
 }

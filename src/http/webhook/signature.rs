@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
-use http::HeaderName;
 use http::request::Parts;
 use sha2::Sha256;
 
 use crate::clock::Timestamp;
+use crate::http::key_header::only;
 
 /// How far the time of a signature may differ from now (for Stripe: be in the past), as in the senders' own
 /// libraries.
@@ -26,55 +26,35 @@ const SIGNATURE_BYTES: usize = 32;
 type Signature = CtOutput<Hmac<Sha256>>;
 
 /// The error says why a request counts as unsigned, for the log.
-type Verified = Result<(), &'static str>;
+pub(super) type Verified = Result<(), &'static str>;
 
-const NO_MATCH: &str = "it does not match this body and these secrets";
+/// Converts a secret, as the sender shows it, into the key.
+pub(super) type ReadSecret = fn(&str) -> Option<Vec<u8>>;
+
+/// A secret that is used as a key without decoding.
+pub(super) const TEXT: ReadSecret = |secret| Some(secret.as_bytes().to_vec());
+
+/// A secret that is Base64, after `whsec_`.
+pub(super) const BASE64_TEXT: ReadSecret =
+    |secret| BASE64.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok();
 
 /// The secrets of one endpoint. No output shows them.
-#[derive(Clone)]
-pub(super) struct Secrets {
-    keys: Result<Vec<Vec<u8>>, String>,
-}
+#[derive(Default)]
+pub(super) struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
-    /// Secrets that are used as keys without decoding.
-    pub(super) fn text<S: Into<String>>(
-        setting: &str,
+    /// The error is why the secrets cannot be used.
+    pub(super) fn read<S: Into<String>>(
         secrets: impl IntoIterator<Item = S>,
-    ) -> Self {
-        Self::read(setting, secrets, |secret| Some(secret.into_bytes()))
-    }
-
-    /// Secrets that are Base64, after `whsec_`.
-    pub(super) fn base64<S: Into<String>>(
-        setting: &str,
-        secrets: impl IntoIterator<Item = S>,
-    ) -> Self {
-        Self::read(setting, secrets, |secret| {
-            BASE64.decode(secret.strip_prefix("whsec_").unwrap_or(&secret)).ok()
-        })
-    }
-
-    fn read<S: Into<String>>(
-        setting: &str,
-        secrets: impl IntoIterator<Item = S>,
-        read: impl Fn(String) -> Option<Vec<u8>>,
-    ) -> Self {
-        let keys: Option<Vec<_>> = secrets.into_iter().map(|secret| read(secret.into())).collect();
-        let wrong = match &keys {
-            None => "a secret is not Base64",
-            Some(keys) if keys.is_empty() => "no secret is given",
-            Some(keys) if keys.iter().any(Vec::is_empty) => "a secret is empty",
-            Some(_) => "",
-        };
-        let advice = "pass the endpoint's signing secret, as the sender shows it";
-        let keys = keys.filter(|_| wrong.is_empty());
-        Self { keys: keys.ok_or_else(|| format!("{setting}: {wrong}; {advice}")) }
-    }
-
-    /// Returns why the secrets cannot be used.
-    pub(super) fn validate(&self) -> Result<(), String> {
-        self.keys.as_ref().map(drop).map_err(Clone::clone)
+        read: ReadSecret,
+    ) -> Result<Self, &'static str> {
+        let keys: Option<Vec<_>> = secrets.into_iter().map(|secret| read(&secret.into())).collect();
+        match keys {
+            None => Err("a secret is not Base64"),
+            Some(keys) if keys.is_empty() => Err("no secret is given"),
+            Some(keys) if keys.iter().any(Vec::is_empty) => Err("a secret is empty"),
+            Some(keys) => Ok(Self(keys)),
+        }
     }
 
     fn verify(
@@ -82,9 +62,7 @@ impl Secrets {
         message: &[&[u8]],
         signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
     ) -> Verified {
-        let keys = self.keys.as_deref().unwrap_or_default();
-        let is_signed = any_matches(keys, |key| sign(key, message), signatures);
-        if is_signed { Ok(()) } else { Err(NO_MATCH) }
+        any_matches(&self.0, |key| sign(key, message), signatures)
     }
 }
 
@@ -96,16 +74,20 @@ fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
     Some(mac.finalize())
 }
 
-/// Returns whether one of the keys produces one of the signatures. The message is hashed at most
+/// Checks that one of the keys produces one of the signatures. The message is hashed at most
 /// once per key, however many signatures there are.
 fn any_matches<K>(
     keys: &[K],
     sign: impl Fn(&K) -> Option<Signature>,
     signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
-) -> bool {
+) -> Verified {
     let signatures = signatures.take(MAX_SIGNATURES).map(|bytes| Signature::new(bytes.into()));
     let signatures: Vec<_> = signatures.collect();
-    !signatures.is_empty() && keys.iter().filter_map(sign).any(|one| signatures.contains(&one))
+    let is_one = |signature: Signature| signatures.contains(&signature);
+    if !signatures.is_empty() && keys.iter().filter_map(sign).any(is_one) {
+        return Ok(());
+    }
+    Err("it does not match this body and these secrets")
 }
 
 /// `t=1492774577,v1=5257a8…,v1=…,v0=…`: <https://docs.stripe.com/webhooks/signature>.
@@ -127,39 +109,26 @@ pub(super) fn stripe(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timesta
 }
 
 /// `sha256=757107…`.
-pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8]) -> Verified {
+pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8], _: Timestamp) -> Verified {
     let header = one_header(parts, "x-hub-signature-256")?;
     let signature = header.strip_prefix("sha256=").and_then(from_hex).ok_or("it is malformed")?;
     secrets.verify(&[body], std::iter::once(signature))
 }
 
-/// The names of the headers of a delivery.
-pub(super) struct StandardHeaders {
-    pub(super) id: HeaderName,
-    timestamp: &'static str,
-    signature: &'static str,
-}
-
-/// Returns the names of the specification, or those of Svix, whose default names differ.
-pub(super) fn standard_headers(parts: &Parts) -> StandardHeaders {
-    let id = HeaderName::from_static("webhook-id");
-    if parts.headers.contains_key(&id) {
-        return StandardHeaders {
-            id,
-            timestamp: "webhook-timestamp",
-            signature: "webhook-signature",
-        };
+/// Returns the headers with a delivery's id, time and signatures: those of the specification, or those of
+/// Svix, whose default names differ.
+pub(super) fn standard_headers(parts: &Parts) -> [&'static str; 3] {
+    if parts.headers.contains_key("webhook-id") {
+        ["webhook-id", "webhook-timestamp", "webhook-signature"]
+    } else {
+        ["svix-id", "svix-timestamp", "svix-signature"]
     }
-    let id = HeaderName::from_static("svix-id");
-    StandardHeaders { id, timestamp: "svix-timestamp", signature: "svix-signature" }
 }
 
 /// `v1,K5oZfz… v1,… v1a,…`: <https://github.com/standard-webhooks/standard-webhooks>.
 pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timestamp) -> Verified {
-    let names = standard_headers(parts);
-    let id = one_header(parts, names.id.as_str())?;
-    let time = one_header(parts, names.timestamp)?;
-    let signatures = one_header(parts, names.signature)?;
+    let [id, time, signatures] = standard_headers(parts).map(|name| one_header(parts, name));
+    let (id, time, signatures) = (id?, time?, signatures?);
     // A dot separates the parts of the message. With a dot in the id, the message is ambiguous.
     if id.contains('.') {
         return Err("its id contains a dot");
@@ -181,12 +150,8 @@ fn seconds(text: &str) -> Result<Timestamp, &'static str> {
 }
 
 fn one_header<'a>(parts: &'a Parts, name: &str) -> Result<&'a str, &'static str> {
-    let mut all = parts.headers.get_all(name).iter();
-    match (all.next(), all.next()) {
-        (Some(header), None) => header.to_str().map_err(|_| "it is malformed"),
-        (None, _) => Err("its header is missing"),
-        (Some(_), Some(_)) => Err("its header is repeated"),
-    }
+    let header = only(&parts.headers, name).map_err(|_| "its header is repeated")?;
+    header.ok_or("its header is missing")?.to_str().map_err(|_| "it is malformed")
 }
 
 fn from_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
@@ -224,8 +189,8 @@ mod tests {
         request.body(()).unwrap().into_parts().0
     }
 
-    fn text<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Secrets {
-        Secrets::text("test", secrets)
+    fn secrets<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Secrets {
+        Secrets::read(secrets, TEXT).unwrap_or_default()
     }
 
     fn at(seconds: i64) -> Timestamp {
@@ -239,7 +204,7 @@ mod tests {
     fn the_example_in_githubs_documentation_is_valid() {
         let check = |secret, header, body: &str| {
             let parts = parts(&[("x-hub-signature-256", header)]);
-            github(&text([secret]), &parts, body.as_bytes())
+            github(&secrets([secret]), &parts, body.as_bytes(), at(0))
         };
         let secret = "It's a Secret to Everybody";
         assert_eq!(check(secret, GITHUB, "Hello, World!"), Ok(()));
@@ -254,15 +219,15 @@ mod tests {
         ] {
             assert!(check(secret, header, body).is_err(), "{secret} {header} {body}");
         }
-        let (secrets, body) = (text([secret]), b"Hello, World!");
-        assert!(github(&secrets, &parts(&[]), body).is_err());
+        let (secrets, body) = (secrets([secret]), b"Hello, World!");
+        assert!(github(&secrets, &parts(&[]), body, at(0)).is_err());
         let twice = parts(&[("x-hub-signature-256", GITHUB), ("x-hub-signature-256", GITHUB)]);
-        assert!(github(&secrets, &twice, body).is_err());
+        assert!(github(&secrets, &twice, body, at(0)).is_err());
         let mut unreadable = parts(&[]);
         unreadable
             .headers
             .insert("x-hub-signature-256", HeaderValue::from_bytes(b"sha256=\xff").unwrap());
-        assert!(github(&secrets, &unreadable, body).is_err());
+        assert!(github(&secrets, &unreadable, body, at(0)).is_err());
     }
 
     /// Computed by Python's `hmac`, over `1790000000.{"id":"evt_1"}`.
@@ -273,7 +238,7 @@ mod tests {
         let body = r#"{"id":"evt_1"}"#;
         let check = |header: &str, body: &str, seconds| {
             let parts = parts(&[("stripe-signature", header)]);
-            stripe(&text(["whsec_old", "whsec_test"]), &parts, body.as_bytes(), at(seconds))
+            stripe(&secrets(["whsec_old", "whsec_test"]), &parts, body.as_bytes(), at(seconds))
         };
         let header = format!("t=1790000000,v1={STRIPE}");
         for seconds in [1_790_000_000, 1_790_000_300, 1_789_999_000] {
@@ -299,7 +264,8 @@ mod tests {
 
     #[test]
     fn a_standard_signature_covers_id_time_and_body_and_expires() {
-        let secrets = Secrets::base64("test", ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+        let secrets =
+            Secrets::read(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], BASE64_TEXT).unwrap();
         let check = |headers: &[(&str, &str)], seconds| {
             let body = r#"{"id":"evt_1","pending_webhooks":1}"#;
             standard(&secrets, &parts(headers), body.as_bytes(), at(seconds))
@@ -344,7 +310,7 @@ mod tests {
         let key = b"a secret".to_vec();
         let signature = sign(&key, &[b"msg.1.1790000000.{}"]).unwrap().into_bytes();
         let signature = format!("v1,{}", BASE64.encode(signature));
-        let secrets = text(["a secret"]);
+        let secrets = secrets(["a secret"]);
         for (id, body, reason) in [("msg.1", "{}", "dot"), ("msg", "1790000000.{}", "old")] {
             let time = if id == "msg" { "1" } else { "1790000000" };
             let headers = [
@@ -377,7 +343,7 @@ mod tests {
         let keys = [b"one".to_vec(), b"two".to_vec()];
         let check = |signatures: Vec<[u8; SIGNATURE_BYTES]>| {
             hashed.set(0);
-            (any_matches(&keys, sign, signatures.into_iter()), hashed.get())
+            (any_matches(&keys, sign, signatures.into_iter()).is_ok(), hashed.get())
         };
         assert_eq!(check(vec![[7; 32]; 400]), (false, 2));
         assert_eq!(check(Vec::new()), (false, 0));
@@ -409,7 +375,7 @@ mod tests {
     fn an_empty_secret_and_no_secret_verify_nothing() {
         let mac = Hmac::<Sha256>::new_from_slice(b"").unwrap().chain_update("x").finalize();
         let signature: [u8; 32] = mac.into_bytes().into();
-        for secrets in [text([]), text([""]), text(["other", ""])] {
+        for secrets in [secrets([]), secrets([""]), secrets(["other", ""])] {
             assert!(secrets.verify(&[b"x"], std::iter::once(signature)).is_err());
         }
     }
