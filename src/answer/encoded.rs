@@ -12,12 +12,13 @@ use super::compression::{self, Codec};
 use super::reason::NOT_ENCODED;
 use super::reason::too_large;
 use super::{Answer, flat};
+use crate::error::Error;
 
 /// The header of encoded bytes in a record: the codec, and the plain length as a big-endian u32.
 pub(super) const HEADER_BYTES: usize = 5;
 
 /// Why an answer cannot be stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Unstorable {
     TooLarge {
         bytes: usize,
@@ -25,6 +26,8 @@ pub(crate) enum Unstorable {
     },
     /// Contains the codec's error.
     NotEncoded(String),
+    /// Its parts were not confirmed, and the record has no room for it.
+    PartsNotWritten(Error),
 }
 
 /// The message for the log.
@@ -35,6 +38,7 @@ impl fmt::Display for Unstorable {
                 write!(f, "it is too large: {bytes} bytes, of at most {limit}")
             }
             Self::NotEncoded(reason) => write!(f, "{NOT_ENCODED}: {reason}"),
+            Self::PartsNotWritten(error) => write!(f, "its parts were not confirmed: {error}"),
         }
     }
 }

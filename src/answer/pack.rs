@@ -3,7 +3,7 @@
 use super::codec::Coder;
 use super::compression::{self, Codec};
 use super::encoded::{Encoded, HEADER_BYTES, Unstorable};
-use super::reason::NOT_ENCODED;
+use super::reason::{NOT_ENCODED, PARTS_NOT_WRITTEN};
 use super::split::AnswerParts;
 use super::{Answer, Stored};
 use crate::policy::{Compression, LargeAnswers, Policy};
@@ -29,6 +29,7 @@ impl Unstorable {
         match self {
             Self::TooLarge { .. } => Stored::unavailable(self.to_string()),
             Self::NotEncoded(_) => Stored::unavailable(NOT_ENCODED),
+            Self::PartsNotWritten(_) => Stored::unavailable(PARTS_NOT_WRITTEN),
         }
     }
 }

@@ -54,7 +54,6 @@ pub use self::run::run_concurrent;
 pub use self::service::Event;
 pub use crate::json_event::JsonEvent;
 
-use self::service::Config;
 use crate::error::RunError;
 use crate::idempotency::Idempotency;
 use crate::operation::CallConfig;
@@ -91,10 +90,8 @@ impl Idempotency {
         Fut: Future,
     {
         Event {
-            config: Arc::new(Config {
-                calls: CallConfig::new(self, scope.into()),
-                fingerprint: None,
-            }),
+            calls: CallConfig::new(self, scope.into()),
+            fingerprint: None,
             key_of: Arc::new(move |payload| key_of(payload).into()),
             handler: Arc::new(handler),
         }

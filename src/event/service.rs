@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::error::{Error, ErrorKind, JsonFault, RunError};
 use crate::fingerprint::Fingerprint;
-use crate::invocation::{MAX_RESPONSE_BYTES, deadline};
+use crate::invocation::MAX_RESPONSE_BYTES;
 use crate::json_event::JsonEvent;
 use crate::operation::{Call, CallConfig};
 use crate::policy::Policy;
@@ -45,19 +45,14 @@ use crate::run::execution::Execution;
 /// # Ok(()) });
 /// ```
 pub struct Event<P, F> {
-    pub(super) config: Arc<Config>,
+    pub(super) calls: CallConfig,
+    pub(super) fingerprint: Option<EventFingerprint>,
     pub(super) key_of: KeyOf<P>,
     pub(super) handler: Arc<F>,
 }
 
 type KeyOf<P> = Arc<dyn Fn(&P) -> Option<String> + Send + Sync>;
 type EventFingerprint = Arc<dyn Fn(&JsonEvent) -> Fingerprint + Send + Sync>;
-
-#[derive(Clone)]
-pub(super) struct Config {
-    pub(super) calls: CallConfig,
-    pub(super) fingerprint: Option<EventFingerprint>,
-}
 
 impl<P, F> Event<P, F> {
     /// Changes the inherited policy for these events.
@@ -79,8 +74,7 @@ impl<P, F> Event<P, F> {
     /// # Errors
     /// The same as for [`Operation::policy`](crate::Operation::policy).
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Result<Self, Error> {
-        let config = Arc::make_mut(&mut self.config);
-        config.calls = config.calls.clone().change_policy(change).checked()?;
+        self.calls = self.calls.change_policy(change).checked()?;
         Ok(self)
     }
 
@@ -110,7 +104,7 @@ impl<P, F> Event<P, F> {
         mut self,
         fingerprint: impl Fn(&JsonEvent) -> Fingerprint + Send + Sync + 'static,
     ) -> Self {
-        Arc::make_mut(&mut self.config).fingerprint = Some(Arc::new(fingerprint));
+        self.fingerprint = Some(Arc::new(fingerprint));
         self
     }
 }
@@ -118,7 +112,8 @@ impl<P, F> Event<P, F> {
 impl<P, F> Clone for Event<P, F> {
     fn clone(&self) -> Self {
         Self {
-            config: Arc::clone(&self.config),
+            calls: self.calls.clone(),
+            fingerprint: self.fingerprint.clone(),
             key_of: Arc::clone(&self.key_of),
             handler: Arc::clone(&self.handler),
         }
@@ -128,8 +123,8 @@ impl<P, F> Clone for Event<P, F> {
 impl<P, F> fmt::Debug for Event<P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
-            .field("scope", &self.config.calls.scope)
-            .field("policy", &self.config.calls.policy)
+            .field("scope", &self.calls.scope)
+            .field("policy", &self.calls.policy)
             .finish_non_exhaustive()
     }
 }
@@ -151,7 +146,7 @@ where
     }
 
     fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
-        let Self { config, key_of, handler } = self.clone();
+        let Self { mut calls, fingerprint, key_of, handler } = self.clone();
         Box::pin(async move {
             let (event, context) = (event.payload, event.context);
             let payload: P = serde_json::from_str(event.get()).map_err(|source| {
@@ -160,19 +155,16 @@ where
             })?;
             // An empty key is an error when the operation runs.
             let key = key_of(&payload).unwrap_or_default();
-            let fingerprint = match &config.fingerprint {
+            let fingerprint = match &fingerprint {
                 Some(fingerprint) => fingerprint(&event),
                 None => Fingerprint::builder().json_text(event.get()).finish(),
             };
             // Frees memory that the handler does not need: an event may have some megabytes.
             drop(event);
-            let calls = config.calls.clone().change_policy(|policy| {
-                let most = policy.max_answer_bytes.min(MAX_RESPONSE_BYTES);
-                policy.max_answer_bytes(most)
-            });
-            let call = Call::new(calls, key)
-                .fingerprint(fingerprint)
-                .ends(deadline(&config.calls.core().table.clock, &context));
+            let most = &mut calls.policy.max_answer_bytes;
+            *most = (*most).min(MAX_RESPONSE_BYTES);
+            let deadline = calls.core().table.clock.deadline(context.deadline());
+            let call = Call::new(calls, key).fingerprint(fingerprint).ends(deadline);
             call.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
         })
     }

@@ -17,11 +17,11 @@ use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer};
 use crate::error::{Error, ErrorKind};
 use crate::policy::{Failure, Takeover};
-use crate::run::call::CallContext;
+use crate::run::call::{CallContext, End};
 use crate::run::caller::acquire;
 use crate::run::errors::{answer_unavailable, failed};
 use crate::run::execution::Execution;
-use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
+use crate::run::runner::{self, Conclusion, Encoding, RunOutcome};
 use crate::run::transaction::{self, Transaction, TransactionEncoding};
 use crate::run::user_code::{self, Panic};
 
@@ -121,7 +121,7 @@ where
     let span = call.signals.span();
     async {
         let acquired = match &config.reconcile {
-            None => RunOutcome::of(acquire(config.calls.core(), call).await),
+            None => acquire(config.calls.core(), call).await.map_err(RunOutcome::Ended),
             // Boxed, because requests without a hook need no room for its state.
             Some(hook) => Box::pin(reconcile::acquire(config, call, hook)).await,
         };
@@ -130,12 +130,12 @@ where
             Err(outcome) => {
                 let whole =
                     |response: Response<Bytes>| response.map(|body| Body::from(body).into());
-                return Ok(render_outcome(config, Ok(outcome), whole).unwrap_or_else(whole));
+                return Ok(render_outcome(config, outcome, whole).unwrap_or_else(whole));
             }
         };
         let responses = Responses { config, types: PhantomData };
-        let ran = runner::run(&responses, execution, handler).await;
-        render_outcome(config, ran, |handled: Handled<B>| handled.into_response(config))
+        let outcome = runner::run(&responses, execution, handler).await;
+        render_outcome(config, outcome, |handled: Handled<B>| handled.into_response(config))
     }
     .instrument(span)
     .await
@@ -204,24 +204,22 @@ impl TransactionEncoding for Responses<'_, ()> {
 /// Returns what the client gets. The handler's own error is returned unchanged.
 fn render_outcome<B: From<Body>, V, E>(
     config: &Http,
-    ran: Ran<V, E>,
+    outcome: RunOutcome<V, E>,
     render_value: impl FnOnce(V) -> Response<B>,
 ) -> Result<Response<B>, E> {
-    let outcome = match ran {
-        Ok(outcome) => outcome,
-        Err(Panicked { instead, .. }) => match instead {
-            Some(outcome) => outcome,
-            None => return Ok(render(config, &panicked())),
-        },
-    };
     Ok(match outcome {
-        RunOutcome::Returned(value, _) | RunOutcome::Reconciled(value) => render_value(value),
+        RunOutcome::Returned(value, _) => render_value(value),
         RunOutcome::Failed(error) => return Err(error),
-        RunOutcome::Committed(answer) => committed(config, answer),
-        RunOutcome::Replayed(answer) => replay(config, answer),
-        RunOutcome::FailureReplayed(Some(failure)) => replay(config, failure),
-        RunOutcome::FailureReplayed(None) => explain(config, &failed()),
-        RunOutcome::NoAnswer(error) => explain(config, &error),
+        RunOutcome::Panicked(_, Some(instead)) => {
+            return render_outcome(config, *instead, render_value);
+        }
+        RunOutcome::Panicked(_, None) => render(config, &panicked()),
+        RunOutcome::Ended(End::Committed(answer)) => committed(config, answer),
+        RunOutcome::Ended(End::Replayed(answer) | End::FailureReplayed(Some(answer))) => {
+            replay(config, answer)
+        }
+        RunOutcome::Ended(End::FailureReplayed(None)) => explain(config, &failed()),
+        RunOutcome::Ended(End::NoAnswer(error)) => explain(config, &error),
     })
 }
 
@@ -259,13 +257,13 @@ where
         }
         let responses = Responses { config, types: PhantomData::<fn()> };
         let core = config.calls.core();
-        let ran = transaction::run_transaction(&responses, core, call, handler).await;
-        if let Ok(RunOutcome::NoAnswer(error)) = &ran
+        let outcome = transaction::run_transaction(&responses, core, call, handler).await;
+        if let RunOutcome::Ended(End::NoAnswer(error)) = &outcome
             && let Some(failed) = error.condition_failed()
         {
             tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");
         }
-        render_outcome(config, ran, |response: Response<Body>| {
+        render_outcome(config, outcome, |response: Response<Body>| {
             AnsweredBy::Handler.mark(response.map(B::from))
         })
     }

@@ -19,7 +19,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
 use crate::policy::Failure;
-use crate::run::call::CallContext;
+use crate::run::call::{CallContext, End};
 use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::completion::Storage;
 use crate::run::errors::failed;
@@ -316,7 +316,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
         async {
             let encoding = Json::<T, E, Errors>(PhantomData);
             let acquired = match hook.hook() {
-                None => RunOutcome::of(acquire(core, call).await),
+                None => acquire(core, call).await.map_err(RunOutcome::Ended),
                 Some(hook) => {
                     let resolved = |answer: &Reconciled<T, E>| {
                         answer.resolved(encode_value, |error| encoding.failure(error))
@@ -326,10 +326,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
                 }
             };
             let outcome = match acquired {
-                Ok(execution) => match run(&encoding, execution, handler).await {
-                    Ok(outcome) => outcome,
-                    Err(panicked) => panicked.panic.resume(),
-                },
+                Ok(execution) => run(&encoding, execution, handler).await,
                 Err(outcome) => outcome,
             };
             outcome_of::<T, E, Errors>(outcome)
@@ -387,18 +384,19 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
         RunOutcome::Returned(value, Storage::NotStored) => Outcome::NothingExecuted(value),
         RunOutcome::Returned(value, Storage::Unprotected) => Outcome::Unprotected(value),
         RunOutcome::Returned(value, Storage::Unconfirmed) => Outcome::Unconfirmed(value),
-        RunOutcome::Committed(answer) => Outcome::Executed(decode(&answer)?),
-        RunOutcome::Reconciled(value) => Outcome::Reconciled(value),
-        RunOutcome::Replayed(answer) => Outcome::Replayed(decode(&answer)?),
+        RunOutcome::Returned(value, Storage::Reconciled) => Outcome::Reconciled(value),
         RunOutcome::Failed(error) => return Err(RunError::Handler(error)),
-        RunOutcome::FailureReplayed(answer) => {
+        RunOutcome::Panicked(panic, _) => panic.resume(),
+        RunOutcome::Ended(End::Committed(answer)) => Outcome::Executed(decode(&answer)?),
+        RunOutcome::Ended(End::Replayed(answer)) => Outcome::Replayed(decode(&answer)?),
+        RunOutcome::Ended(End::FailureReplayed(answer)) => {
             let error = match &answer {
                 Some(Answer::Json(json)) => Errors::decode(json),
                 Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
             };
             return Err(error.map_or_else(|| failed().into(), RunError::Handler));
         }
-        RunOutcome::NoAnswer(error) => return Err(error.into()),
+        RunOutcome::Ended(End::NoAnswer(error)) => return Err(error.into()),
     })
 }
 

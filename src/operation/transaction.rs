@@ -109,8 +109,8 @@ impl<Errors> Call<Unset, Errors> {
         async {
             let encoding = Json::<T, E, Errors>(PhantomData);
             let build = async { build().await };
-            let done = run_transaction(&encoding, config.core(), call, build).await;
-            outcome_of::<T, E, Errors>(done.unwrap_or_else(|panicked| panicked.panic.resume()))
+            let outcome = run_transaction(&encoding, config.core(), call, build).await;
+            outcome_of::<T, E, Errors>(outcome)
         }
         .instrument(span)
         .await

@@ -20,9 +20,7 @@ pub use self::choices::{
     Completed, Compression, Failure, FirstRequest, InProgress, LargeAnswers, Lease, LeaseExpired,
     Outage, Takeover, Unconfirmed,
 };
-use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::Rules;
 pub use crate::store::key::KeyForm;
 
 /// How one operation behaves; every field has a safe default.
@@ -146,30 +144,6 @@ impl Policy {
         compression: Compression, such as "Compression::Off";
         large_answers: LargeAnswers, such as "LargeAnswers::InRecord";
         max_answer_bytes: usize, such as "2 * 1024 * 1024";
-    }
-
-    /// Returns the rules that the protocol applies to a call with this policy. The pair is the
-    /// clock tolerance and the time for an acquisition.
-    pub(crate) const fn rules(
-        &self,
-        deadline: Option<Deadline>,
-        reconciles: bool,
-        (tolerance, request_timeout): (Duration, Duration),
-    ) -> Rules {
-        Rules {
-            completed: self.completed,
-            failure: self.failure,
-            takeover: self.takeover,
-            reconciles,
-            lease: self.lease,
-            in_progress: self.in_progress,
-            outage: self.outage,
-            retention: self.retention,
-            completion_timeout: self.completion_timeout,
-            deadline,
-            tolerance,
-            request_timeout,
-        }
     }
 
     /// Checks each setting, and the settings against each other and against `clock_tolerance`.

@@ -2,7 +2,6 @@
 //! answers to evict. This module returns an answer only to the same request, and until its retention is
 //! over by either clock.
 
-use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -132,13 +131,6 @@ impl Entry {
 
 fn entry_bytes(pk: &str, answer: usize) -> usize {
     ENTRY_BYTES + pk.len() + answer
-}
-
-/// Shows neither keys nor answers.
-impl fmt::Debug for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

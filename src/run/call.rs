@@ -10,6 +10,25 @@ use crate::run::core::Core;
 use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
+/// How a call ends whose own handler or hook does not decide its answer.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The answer that the handler has committed.
+    Committed(Answer),
+    /// The answer of another execution.
+    Replayed(Answer),
+    /// The failure of an earlier execution, if it is available.
+    FailureReplayed(Option<Answer>),
+    /// No answer, for this reason.
+    NoAnswer(Error),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::NoAnswer(error)
+    }
+}
+
 /// One call of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
@@ -89,8 +108,21 @@ impl CallContext {
 
     /// The rules that this call follows.
     pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
-        let times = (core.clock_tolerance, core.table.request_timeout);
-        self.policy.rules(self.deadline, reconciles, times)
+        let policy = &self.policy;
+        Rules {
+            completed: policy.completed,
+            failure: policy.failure,
+            takeover: policy.takeover,
+            reconciles,
+            lease: policy.lease,
+            in_progress: policy.in_progress,
+            outage: policy.outage,
+            retention: policy.retention,
+            completion_timeout: policy.completion_timeout,
+            deadline: self.deadline,
+            tolerance: core.clock_tolerance,
+            request_timeout: core.table.request_timeout,
+        }
     }
 
     /// The call's answer, if this process keeps it.

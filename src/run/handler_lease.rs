@@ -13,7 +13,6 @@ use futures_util::future::BoxFuture;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::LeaseExpired;
 use crate::protocol::{Renewal, Write};
-use crate::run::driver::EmptyBody;
 use crate::run::execution::Execution;
 
 impl Execution {
@@ -118,7 +117,7 @@ impl Execution {
     async fn stamp(&self, write: Option<Write>, limit: Duration) -> Renewal {
         let Some(write) = write else { return Renewal::Ended };
         let mut session = self.session();
-        let reply = session.write(&write, limit, &mut EmptyBody).await;
+        let reply = session.write(&write, limit).await;
         let renewal = self.finish().renewed(self.inner.core.table.clock.moment(), &write, &reply);
         if renewal == Renewal::Failed {
             let error = session.take_error();

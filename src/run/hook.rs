@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::answer::codec::Coding;
-use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
@@ -41,10 +40,7 @@ use crate::store::record::{Record, StoredSteps};
 pub struct Abandoned {
     coding: Coding,
     key: RecordKey,
-    attempt: u32,
-    created_at: Timestamp,
-    lease_ended_at: Timestamp,
-    steps: Option<StoredSteps>,
+    record: Record,
 }
 
 /// What a reconcile hook decides about an abandoned operation.
@@ -79,10 +75,8 @@ pub enum Reconciled<T, E> {
 }
 
 impl Abandoned {
-    pub(crate) fn new(coding: Coding, key: RecordKey, record: &Record) -> Self {
-        let Record { attempt, created_at, ref steps, state, .. } = *record;
-        let lease_ended_at = state.lease_expires_at().unwrap_or(created_at);
-        Self { coding, key, attempt, created_at, lease_ended_at, steps: steps.clone() }
+    pub(crate) fn new(coding: Coding, key: RecordKey, record: Record) -> Self {
+        Self { coding, key, record }
     }
 
     /// How often the operation was started: the number of the attempt that gave no answer.
@@ -94,7 +88,7 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.record.attempt
     }
 
     /// When the operation started, after its last release, by DynamoDB's clock.
@@ -106,7 +100,7 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn created_at(&self) -> SystemTime {
-        self.created_at.to_system()
+        self.record.created_at.to_system()
     }
 
     /// When the last owner's lease ended, by DynamoDB's clock.
@@ -123,7 +117,8 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn lease_ended_at(&self) -> SystemTime {
-        self.lease_ended_at.to_system()
+        let record = &self.record;
+        record.state.lease_expires_at().unwrap_or(record.created_at).to_system()
     }
 
     /// The result of a step, if the step is done.
@@ -142,7 +137,7 @@ impl Abandoned {
     /// not be stored, [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable) if its codec does not decode
     /// it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
-        let found = self.steps.as_ref().and_then(|steps| steps.get(name));
+        let found = self.record.steps.as_ref().and_then(|steps| steps.get(name));
         found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
     }
 
@@ -154,7 +149,7 @@ impl Abandoned {
     /// # Ok(()) });
     /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(StoredSteps::iter).map(|(name, _)| name)
+        self.record.steps.iter().flat_map(StoredSteps::iter).map(|(name, _)| name)
     }
 
     /// The key with which the operation's attempts call another service, as
@@ -177,7 +172,7 @@ impl fmt::Debug for Abandoned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Abandoned")
             .field("operation", &self.key.operation())
-            .field("attempt", &self.attempt)
+            .field("attempt", &self.record.attempt)
             .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,8 @@
 //! Where an answer is stored: in its record, in parts next to it, or nowhere.
 
-use std::fmt;
 use std::time::Duration;
 
-use crate::answer::{Answer, Packed, Stored, Unstorable, pack, reason};
-use crate::error::Error;
+use crate::answer::{Answer, Packed, Stored, Unstorable, pack};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::Policy;
 use crate::run::core::Core;
@@ -31,34 +29,6 @@ pub(crate) struct PartsPlan {
     pub(crate) time: Duration,
 }
 
-/// Why an answer has no place.
-pub(crate) enum Unplaced {
-    /// No record or parts can hold it.
-    Unstorable(Unstorable),
-    /// Its parts were not confirmed, and the record has no room for it.
-    PartsNotWritten(Error),
-}
-
-impl Unplaced {
-    /// Returns what is stored instead of the answer.
-    pub(crate) fn replacement(&self) -> Stored {
-        match self {
-            Self::Unstorable(unstorable) => unstorable.replacement(),
-            Self::PartsNotWritten(_) => Stored::unavailable(reason::PARTS_NOT_WRITTEN),
-        }
-    }
-}
-
-/// The message for the log.
-impl fmt::Display for Unplaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unstorable(unstorable) => unstorable.fmt(f),
-            Self::PartsNotWritten(error) => write!(f, "its parts were not confirmed: {error}"),
-        }
-    }
-}
-
 impl Core {
     /// Chooses the form of an answer and writes its parts, if it has any. If they are not confirmed,
     /// the answer goes into the record.
@@ -66,12 +36,11 @@ impl Core {
         &self,
         answer: Answer,
         place: Place<'_>,
-    ) -> Result<Stored, Unplaced> {
+    ) -> Result<Stored, Unstorable> {
         let Place { key, policy, rest, parts: plan } = place;
         let plan = plan.filter(|_| key.longest_part() <= self.table.schema.max_key_bytes());
         let (owner, body_bytes) = (plan.as_ref().map(|plan| &plan.owner), answer.body().len());
-        let packed = pack(answer, rest, owner, self.coding.of(key), policy);
-        let Packed { stored, parts } = packed.map_err(Unplaced::Unstorable)?;
+        let Packed { stored, parts } = pack(answer, rest, owner, self.coding.of(key), policy)?;
         let parts_bytes = parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
         signals::answer(key.operation(), body_bytes, stored.bytes() + parts_bytes);
         let (Some(parts), Some(plan)) = (parts, plan) else { return Ok(stored) };
@@ -82,7 +51,7 @@ impl Core {
         let writing = Box::pin(self.write_parts(key, &parts, plan.expires_at, plan.time));
         let Err(error) = writing.await else { return Ok(stored) };
         let Some(in_record) = parts.in_record() else {
-            return Err(Unplaced::PartsNotWritten(error));
+            return Err(Unstorable::PartsNotWritten(error));
         };
         tracing::warn!(
             operation = key.operation(), %error,

@@ -174,15 +174,6 @@ impl TableSchema {
         }
     }
 
-    /// The attributes that make up the table's key.
-    pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
-        let (partition, sort) = match &self.keys {
-            Keys::Partition { name } => (name, None),
-            Keys::Composite { partition, sort, .. } => (partition, Some(sort)),
-        };
-        std::iter::once(partition).chain(sort).map(AsRef::as_ref)
-    }
-
     pub(crate) fn name(&self, attribute: Attribute) -> &str {
         &self.names[attribute as usize]
     }

@@ -12,33 +12,25 @@ use crate::store::record::OwnRecord;
 use crate::store::schema::Attribute;
 
 impl Table {
-    /// Stores the first step of an operation. A delayed request finds a map and changes nothing.
-    pub(crate) async fn store_first_step(
-        &self,
-        own_record: &OwnRecord,
-        name: &str,
-        value: AttributeValue,
-        limit: Duration,
-    ) -> Reply<WriteResult> {
-        let condition = Condition::held_by(own_record.owner).and(Term::NoSteps);
-        let mut change = Change::on(Expression::of(&self.schema, &condition));
-        let steps = HashMap::from([(name.to_owned(), value)]);
-        change.set(Attribute::Steps, AttributeValue::M(steps));
-        self.update(&own_record.key, change, limit).await
-    }
-
-    /// Stores a further step. An owner stores only one value under a name, so a delayed request
-    /// changes nothing.
+    /// Stores a step. A record without a map of steps gets one with this step, and a delayed request finds a
+    /// map and changes nothing. An owner stores only one value under a name, so a delayed request of a
+    /// further step changes nothing either.
     pub(crate) async fn store_step(
         &self,
         own_record: &OwnRecord,
-        name: &str,
-        value: AttributeValue,
+        (name, value): (&str, AttributeValue),
+        has_map: bool,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let condition = Condition::held_by(own_record.owner);
+        let held = Condition::held_by(own_record.owner);
+        let condition = if has_map { held } else { held.and(Term::NoSteps) };
         let mut change = Change::on(Expression::of(&self.schema, &condition));
-        change.set_member(Attribute::Steps, name, value);
+        if has_map {
+            change.set_member(Attribute::Steps, name, value);
+        } else {
+            let steps = HashMap::from([(name.to_owned(), value)]);
+            change.set(Attribute::Steps, AttributeValue::M(steps));
+        }
         self.update(&own_record.key, change, limit).await
     }
 }

@@ -180,11 +180,9 @@ impl Execution {
         loop {
             let limit = tries.limit(clock.moment());
             let has_map = self.inner.steps.begin_write();
-            let Reply { outcome, time, .. } = if has_map {
-                table.store_step(own_record, name, value.clone(), limit).await
-            } else {
-                table.store_first_step(own_record, name, value.clone(), limit).await
-            };
+            let step = (name, value.clone());
+            let Reply { outcome, time, .. } =
+                table.store_step(own_record, step, has_map, limit).await;
             self.finish().heard(time);
             let found = match outcome {
                 WriteResult::Applied => {

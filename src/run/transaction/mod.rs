@@ -5,7 +5,6 @@
 //! operation.
 
 mod commit;
-mod commits;
 pub(crate) mod items;
 mod run;
 mod without_record;
@@ -17,11 +16,9 @@ use serde::Serialize;
 
 use crate::answer::{Unstorable, to_json};
 use crate::error::{ConditionFailed, Error};
-use crate::run::placement::Unplaced;
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
-pub(crate) use self::commits::{Commits, commit_unknown, nothing_committed};
 pub(crate) use self::run::{TransactionEncoding, run_transaction};
 
 pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, Error> {
@@ -205,15 +202,7 @@ impl From<Unstorable> for Error {
             Unstorable::NotEncoded(reason) => Self::invalid_transaction(format!(
                 "the answer's AnswerCodec could not encode it: {reason}"
             )),
-        }
-    }
-}
-
-impl From<Unplaced> for Error {
-    fn from(unplaced: Unplaced) -> Self {
-        match unplaced {
-            Unplaced::Unstorable(unstorable) => unstorable.into(),
-            Unplaced::PartsNotWritten(error) => error,
+            Unstorable::PartsNotWritten(error) => error,
         }
     }
 }

@@ -39,7 +39,7 @@ const FORMAT: &str = "1";
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 
 /// A record that was read from the table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) owner: OwnerId,
     pub(crate) state: State,
