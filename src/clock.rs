@@ -1,7 +1,6 @@
 //! The clocks, waiting and randomness. No other file reads them. The rules for times are in the
 //! protocol's `time.rs`.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Mutex, Once, PoisonError};
@@ -27,7 +26,7 @@ pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 
 /// The clocks of this machine. Clones share their source.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct LocalClocks {
     wall: SharedTimeSource,
     origin: Instant,
@@ -51,18 +50,15 @@ impl LocalClocks {
 }
 
 /// The local clocks, and what is known of DynamoDB's clock.
+#[derive(Debug)]
 pub(crate) struct Clock {
-    local: LocalClocks,
+    pub(crate) local: LocalClocks,
     learned: Mutex<Option<Learned>>,
 }
 
 impl Clock {
     pub(crate) fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
         Self { local: LocalClocks::new(wall, shift), learned: Mutex::new(None) }
-    }
-
-    pub(crate) fn local(&self) -> &LocalClocks {
-        &self.local
     }
 
     pub(crate) fn now(&self) -> Local {
@@ -217,12 +213,6 @@ fn warn_of_impossible_deadline(received: Timestamp, now: Timestamp) {
         "a deadline is more than an hour in the past: it is ignored, and such calls run as without a \
          deadline. Local emulators send such values; on Lambda, check the deadline that you pass"
     );
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clock").field("learned", &self.learned).finish_non_exhaustive()
-    }
 }
 
 /// Reads random bytes from the operating system. Two microVMs that were restored from one snapshot

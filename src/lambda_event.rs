@@ -8,7 +8,7 @@ use crate::clock::{Clock, Deadline};
 /// extensions: always this invocation's, never one that was kept from an earlier one.
 #[cfg(feature = "lambda")]
 pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<Deadline> {
-    crate::invocation::deadline(clock, extensions.get::<lambda_http::Context>()?)
+    clock.deadline(extensions.get::<lambda_http::Context>()?.deadline())
 }
 
 /// The path as the event has it. The request's URI may not show all of it: an encoded `#` that the

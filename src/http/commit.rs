@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::answer;
-use crate::answer::{Answer, AnswerKind, Body, HttpAnswer};
+use crate::answer::{Answer, Body, HttpAnswer};
 use crate::error::Error;
 use crate::run::execution::Execution;
 use crate::run::transaction::Commit;
@@ -48,7 +48,6 @@ impl Execution {
         let all = all.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
         let sent = HttpAnswer { headers: all.collect(), ..stored.clone() };
         let commit = Commit {
-            kind: AnswerKind::Http,
             answer: Answer::Http(sent),
             stored: Answer::Http(stored),
             items: items.into_iter().collect(),

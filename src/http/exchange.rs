@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
-use std::marker::PhantomData;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -133,7 +132,7 @@ where
                 return Ok(render_outcome(config, outcome, whole).unwrap_or_else(whole));
             }
         };
-        let responses = Responses { config, types: PhantomData };
+        let responses = Responses { config };
         let outcome = runner::run(&responses, execution, handler).await;
         render_outcome(config, outcome, |handled: Handled<B>| handled.into_response(config))
     }
@@ -142,22 +141,18 @@ where
 }
 
 /// Encodes responses for the record.
-struct Responses<'a, T> {
+struct Responses<'a> {
     config: &'a Http,
-    types: PhantomData<fn() -> T>,
 }
 
-impl<T> Responses<'_, T> {
+impl Responses<'_> {
     fn report(&self, panic: &Panic) {
         let operation = self.config.calls.scope.operation();
         tracing::error!(operation, panic = panic.text(), "the handler panicked");
     }
 }
 
-impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
-    type Value = Handled<B>;
-    type Error = E;
-
+impl<B: From<Body>, E> Encoding<Handled<B>, E> for Responses<'_> {
     fn conclude(&self, execution: &Execution, handled: &Handled<B>) -> Conclusion {
         let answer = match handled.status_class(self.config) {
             StatusClass::Stored => handled.answer(),
@@ -184,12 +179,10 @@ impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
     }
 }
 
-impl TransactionEncoding for Responses<'_, ()> {
-    type Value = Response<Body>;
-    const ANSWERS_PANICS: bool = true;
-
-    fn panicked(&self, panic: &Panic) {
+impl TransactionEncoding<Response<Body>> for Responses<'_> {
+    fn panicked(&self, panic: &Panic) -> bool {
         self.report(panic);
+        true
     }
 
     fn is_stored(&self, response: &Response<Body>) -> bool {
@@ -255,7 +248,7 @@ where
             // of such a handler.
             call.policy.takeover = Takeover::Reject;
         }
-        let responses = Responses { config, types: PhantomData::<fn()> };
+        let responses = Responses { config };
         let core = config.calls.core();
         let outcome = transaction::run_transaction(&responses, core, call, handler).await;
         if let RunOutcome::Ended(End::NoAnswer(error)) = &outcome

@@ -12,7 +12,6 @@ use super::error::BatchError;
 use super::message::Message;
 use super::response::{BatchResponse, Reporting, report};
 use crate::error::Error;
-use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
 use crate::run::execution::Execution;
 
@@ -103,7 +102,7 @@ where
     Fut: Future<Output = Result<(), E>>,
     E: fmt::Display + 'static,
 {
-    let deadline = deadline(&config.calls.core().table.clock, &event.context);
+    let deadline = config.calls.core().table.clock.deadline(event.context.deadline());
     let batch = (config.source.split)(event.payload.get(), config.order)?;
     // Frees memory: the records have been read, and an event may have some megabytes.
     drop(event);

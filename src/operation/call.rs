@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-use super::answer::{decode, encode_value};
+use super::answer::{decode, encode, json, report_unstorable};
 use super::config::CallConfig;
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
-use crate::answer::{Answer, AnswerRules, reason, to_json};
+use crate::answer::{Answer, AnswerRules};
 use crate::clock::Deadline;
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
@@ -314,12 +314,13 @@ impl<Hook, Errors> Call<Hook, Errors> {
         let core = config.core();
         let span = call.signals.span();
         async {
-            let encoding = Json::<T, E, Errors>(PhantomData);
+            let encoding = Json::<Errors>(PhantomData);
             let acquired = match hook.hook() {
                 None => acquire(core, call).await.map_err(RunOutcome::Ended),
                 Some(hook) => {
                     let resolved = |answer: &Reconciled<T, E>| {
-                        answer.resolved(encode_value, |error| encoding.failure(error))
+                        let encoded = |value: &T| encode(value, report_unstorable);
+                        answer.resolved(encoded, |error| Errors::encode(error).map(json))
                     };
                     // Boxed, because calls without a hook need no room for its state.
                     Box::pin(acquire_with_hook(core, call, hook, resolved)).await
@@ -401,26 +402,15 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
 }
 
 /// Encodes a function's answer and its errors as JSON.
-pub(super) struct Json<T, E, Errors>(pub(super) Types<(T, E, Errors)>);
+pub(super) struct Json<Errors>(pub(super) PhantomData<fn() -> Errors>);
 
-type Types<T> = PhantomData<fn() -> T>;
-
-impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding for Json<T, E, Errors> {
-    type Value = T;
-    type Error = E;
-
+impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding<T, E> for Json<Errors> {
     fn conclude(&self, execution: &Execution, value: &T) -> Conclusion {
-        Conclusion::Completed(match to_json(value) {
-            Ok(json) => Answer::Json(json.into()),
-            Err(reason) => {
-                execution.report_unstorable(&reason);
-                Answer::Unavailable(reason::NOT_SERIALIZABLE.into())
-            }
-        })
+        Conclusion::Completed(encode(value, |reason| execution.report_unstorable(reason)))
     }
 
     fn failure(&self, error: &E) -> Option<Answer> {
-        Errors::encode(error).map(|json| Answer::Json(json.into()))
+        Errors::encode(error).map(json)
     }
 }
 

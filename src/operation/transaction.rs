@@ -107,9 +107,9 @@ impl<Errors> Call<Unset, Errors> {
         let (config, call, Unset) = self.ready()?;
         let span = call.signals.span();
         async {
-            let encoding = Json::<T, E, Errors>(PhantomData);
             let build = async { build().await };
-            let outcome = run_transaction(&encoding, config.core(), call, build).await;
+            let outcome =
+                run_transaction(&Json::<Errors>(PhantomData), config.core(), call, build).await;
             outcome_of::<T, E, Errors>(outcome)
         }
         .instrument(span)
@@ -117,10 +117,7 @@ impl<Errors> Call<Unset, Errors> {
     }
 }
 
-impl<T: Serialize, E, Errors: KeptErrors<E>> TransactionEncoding for Json<T, E, Errors> {
-    type Value = T;
-    const ANSWERS_PANICS: bool = false;
-
+impl<T: Serialize, Errors> TransactionEncoding<T> for Json<Errors> {
     fn is_stored(&self, _: &T) -> bool {
         true
     }

@@ -125,6 +125,12 @@ impl CallContext {
         }
     }
 
+    /// Whether the cache of this process takes an answer of so many bytes.
+    pub(crate) fn is_cacheable(&self, core: &Core, bytes: usize) -> bool {
+        self.policy.completed == Completed::Replay
+            && core.cache.as_ref().is_some_and(|cache| cache.has_room(self.key.as_str(), bytes))
+    }
+
     /// The call's answer, if this process keeps it.
     pub(crate) fn cached(&self, core: &Core) -> Option<Answer> {
         let cache = core.cache.as_ref()?;

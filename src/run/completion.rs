@@ -46,8 +46,7 @@ impl Execution {
         let now = core.table.clock.moment();
         let until = self.finish().tries_until(now);
         let answer = call.answers.stored(answer);
-        let is_cacheable = core.is_cacheable(&call.key, &call.policy, answer.bytes());
-        let copy = is_cacheable.then(|| answer.detached());
+        let copy = call.is_cacheable(core, answer.bytes()).then(|| answer.detached());
         let (response, in_parts) = self.place(answer, until).await;
         let (expires_at, command) = {
             let (mut end, now) = (self.finish(), core.table.clock.moment());
@@ -62,11 +61,7 @@ impl Execution {
                 // If the record has a reason instead of the answer, repeats get the reason.
                 let is_reason = session.answer.as_ref().is_none_or(Stored::is_unavailable);
                 let copy = copy.filter(|_| !is_reason);
-                let request = (&call.key, &call.fingerprint);
-                let is_cached = copy.is_some_and(|answer| {
-                    core.cache_answer(session.generation, request, &call.policy, expires_at, answer)
-                });
-                if !is_cached {
+                if !copy.is_some_and(|answer| session.cache(expires_at, answer)) {
                     core.invalidate_cached(&call.key);
                 }
                 self.succeeded();
@@ -209,15 +204,12 @@ impl Execution {
     /// Ends a failed execution by the policy. The result of the write does not replace the handler's own
     /// error; that of a commit does, which [`close`](Self::close) returns.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
-        if !self.policy().failure.is_kept() {
-            return self.end_without_answer(self.release(), None).await;
-        }
         let Inner { core, call, steps, .. } = &*self.inner;
-        let failure = failure.and_then(|failure| {
+        let failure = failure.filter(|_| call.policy.failure.is_kept()).and_then(|failure| {
             let failure = call.answers.stored(failure);
             core.place_failure(failure, steps.lock().bytes, &call.key, &call.policy)
         });
-        self.end_without_answer(FailureWrite::Keep, failure).await;
+        self.end_without_answer(self.failure_write(), failure).await;
     }
 
     /// Restores the previous record, because nothing was executed. An execution that has stored a step has
@@ -230,15 +222,11 @@ impl Execution {
         }
     }
 
-    /// The write that resolves a commit in doubt: the one of a failure.
+    /// The write of a failure, which also resolves a commit in doubt. It releases the key, or keeps the record
+    /// as FAILED: by the policy, or if it has steps, so that the next attempt continues after them.
     pub(crate) fn failure_write(&self) -> FailureWrite {
-        if self.policy().failure.is_kept() { FailureWrite::Keep } else { self.release() }
-    }
-
-    /// Releases the key, or keeps the record as FAILED if it has steps, so that the next attempt continues
-    /// after them.
-    fn release(&self) -> FailureWrite {
-        if self.inner.steps.may_be_stored() { FailureWrite::Keep } else { FailureWrite::Release }
+        let is_kept = self.policy().failure.is_kept() || self.inner.steps.may_be_stored();
+        if is_kept { FailureWrite::Keep } else { FailureWrite::Release }
     }
 
     /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as

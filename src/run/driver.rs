@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
-use crate::answer::{Stored, Unstorable, reason};
+use crate::answer::{Answer, Stored, Unstorable, reason};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     Cause, Command, Form, Header, Machine, Outcome, ReadResult, Reply, State, Write, WriteResult,
 };
-use crate::run::cache::Generation;
+use crate::run::cache::{Entry, Generation};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::hook::{Reconciled, Resolved};
@@ -45,7 +46,7 @@ pub(crate) struct Session<'a> {
     /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
     /// The generation of the key in the cache before the last request, to cache the answer in that record.
-    pub(crate) generation: Option<Generation>,
+    generation: Option<Generation>,
     /// The record that this call took over, or tried to.
     pub(crate) taken_over: Option<Record>,
     /// The last error.
@@ -106,7 +107,7 @@ impl<'a> Session<'a> {
 
     pub(crate) async fn read(&mut self, is_consistent: bool, limit: Duration) -> Reply {
         let consistency = if is_consistent { Consistency::Strong } else { Consistency::Eventual };
-        self.generation = self.core.cache_generation(&self.call.key);
+        self.note_generation();
         let read = self.core.table.read(&self.call.key, consistency, limit).await;
         let found = read.outcome.map_err(|error| self.note_error(error));
         let result = match found.and_then(|item| self.decode(item)) {
@@ -115,6 +116,27 @@ impl<'a> Session<'a> {
             Err(cause) => ReadResult::Failed(cause),
         };
         Reply { outcome: Outcome::Read(result), is_in_doubt: false, time: read.time }
+    }
+
+    /// Called before a request that may return the record.
+    pub(crate) fn note_generation(&mut self) {
+        let cache = self.core.cache.as_ref();
+        self.generation = cache.map(|cache| cache.generation(self.call.key.as_str()));
+    }
+
+    /// Caches the answer of the record that the last response has confirmed or shown. Returns whether it did.
+    pub(crate) fn cache(&self, expires_at: i64, answer: Answer) -> bool {
+        let Self { core, call, .. } = self;
+        let (Some(cache), Some(generation)) = (&core.cache, self.generation) else { return false };
+        // A reason may not last: a later read may have a larger limit, or find a part that was missing.
+        if matches!(answer, Answer::Unavailable(_)) || !call.is_cacheable(core, answer.bytes()) {
+            return false;
+        }
+        // Earlier by the tolerance, so that a wrong local clock does not extend the retention.
+        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let until = core.table.clock.end(end.minus(core.clock_tolerance));
+        let entry = Entry { fingerprint: call.fingerprint, until, answer };
+        cache.insert(call.key.as_str(), generation, entry)
     }
 
     /// Keeps the record that a response has shown, and returns its header.
@@ -256,8 +278,8 @@ impl<'a> Session<'a> {
         response: Option<AttributeValue>,
         limit: Duration,
     ) -> Reply {
+        self.note_generation();
         let (table, call) = (&self.core.table, self.call);
-        self.generation = self.core.cache_generation(&call.key);
         let fingerprint = call.fingerprint.to_store();
         let of = (&call.key, &fingerprint);
         if write.form == Form::Transaction {
@@ -387,7 +409,7 @@ pub(crate) fn report_unstorable(operation: &str, reason: &str) {
 
 /// Represents a record that cannot be decoded.
 fn unknown_owner_record(me: &OwnerId) -> Header {
-    let epoch = crate::clock::Timestamp::from_millis(0);
+    let epoch = Timestamp::from_millis(0);
     Header {
         owner: me.alternate(),
         state: State::Failed,

@@ -14,16 +14,12 @@ use crate::run::user_code::{self, Panic};
 use crate::signals::{Ending, Stopwatch};
 
 /// How an adapter's answers are stored.
-pub(crate) trait Encoding {
-    /// What a handler returns on success.
-    type Value;
-    type Error;
-
+pub(crate) trait Encoding<V, E> {
     /// What an answer does to the record.
-    fn conclude(&self, execution: &Execution, value: &Self::Value) -> Conclusion;
+    fn conclude(&self, execution: &Execution, value: &V) -> Conclusion;
 
     /// The answer that repeats get for an error, if the policy keeps failures.
-    fn failure(&self, error: &Self::Error) -> Option<Answer>;
+    fn failure(&self, error: &E) -> Option<Answer>;
 
     /// Called if the handler has panicked.
     fn panicked(&self, _: &Panic) {}
@@ -86,15 +82,14 @@ impl<V, E> From<Panic> for RunOutcome<V, E> {
 }
 
 /// Runs the handler of an acquired key.
-pub(crate) async fn run<A, F, Fut>(
-    encoding: &A,
+pub(crate) async fn run<V, E, F, Fut>(
+    encoding: &impl Encoding<V, E>,
     execution: Execution,
     handler: F,
-) -> RunOutcome<A::Value, A::Error>
+) -> RunOutcome<V, E>
 where
-    A: Encoding,
     F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<A::Value, A::Error>>,
+    Fut: Future<Output = Result<V, E>>,
 {
     let guard = EarlyDrop(&execution);
     // Pinned here, because a future that is passed by value takes its size twice in the caller's future.
@@ -105,15 +100,14 @@ where
     outcome
 }
 
-async fn handle<A, F, Fut>(
-    encoding: &A,
+async fn handle<V, E, F, Fut>(
+    encoding: &impl Encoding<V, E>,
     execution: &Execution,
     handler: F,
-) -> RunOutcome<A::Value, A::Error>
+) -> RunOutcome<V, E>
 where
-    A: Encoding,
     F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<A::Value, A::Error>>,
+    Fut: Future<Output = Result<V, E>>,
 {
     let outcome = match call_handler(execution, handler).await {
         None => {
@@ -184,11 +178,11 @@ fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) ->
 }
 
 /// Writes what the handler's result does to the record.
-async fn finish<A: Encoding>(
-    encoding: &A,
+async fn finish<V, E>(
+    encoding: &impl Encoding<V, E>,
     execution: &Execution,
-    outcome: RunOutcome<A::Value, A::Error>,
-) -> RunOutcome<A::Value, A::Error> {
+    outcome: RunOutcome<V, E>,
+) -> RunOutcome<V, E> {
     let conclusion = match &outcome {
         RunOutcome::Panicked(..) | RunOutcome::Ended(_) => Conclusion::Failed(None),
         _ if execution.is_discarded() => Conclusion::NothingExecuted,

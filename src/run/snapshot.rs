@@ -79,7 +79,9 @@ impl SnapshotHooks {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         core.table.clock.reset();
-        core.clear_cache();
+        if let Some(cache) = &core.cache {
+            cache.clear();
+        }
         Ok(())
     }
 

@@ -105,9 +105,9 @@ pub(crate) struct Log {
 /// ```
 #[must_use]
 pub fn hashed_key(pk: &str) -> String {
-    let digest: [u8; 32] = Sha256::digest(pk.as_bytes()).into();
-    let [a, b, c, d, e, f, g, h, ..] = digest;
-    format!("{:016x}", u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    let digest = Sha256::digest(pk.as_bytes());
+    let head = digest.iter().take(8).fold(0_u64, |head, byte| head << 8 | u64::from(*byte));
+    format!("{head:016x}")
 }
 
 /// The outcome of a call, by its name.

@@ -234,7 +234,7 @@ impl Table {
         request: Pin<Box<impl Future<Output = T>>>,
         limit: Duration,
     ) -> (Option<T>, Observed) {
-        let observer = Observer::new(self.clock.local());
+        let observer = Observer::new(&self.clock.local);
         let answer = self.clock.within(limit, observer.observe(request)).await;
         let seen = observer.seen();
         match seen.time {

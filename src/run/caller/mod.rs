@@ -270,11 +270,8 @@ impl<'a> Caller<'a> {
         let Some(Record { answer: Some(stored), expires_at, .. }) = self.session.last.take() else {
             return Err(self.session.take_error());
         };
-        let generation = self.session.generation;
         let answer = self.read_answer(stored).await?;
-        let Self { core, call, .. } = self;
-        let request = (&call.key, &call.fingerprint);
-        core.cache_answer(generation, request, &call.policy, expires_at, answer.clone());
+        self.session.cache(expires_at, answer.clone());
         Ok(answer)
     }
 

@@ -23,7 +23,6 @@ use crate::signals::Ending;
 
 /// A commit about to be sent.
 pub(crate) struct Commit {
-    pub(crate) kind: AnswerKind,
     /// The caller's answer: the stored one and, in HTTP, what is sent only once.
     pub(crate) answer: Answer,
     /// What repeats get.
@@ -87,13 +86,8 @@ impl Execution {
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), Error> {
         let answer = Answer::Json(json(response)?.into());
-        let commit = Commit {
-            kind: AnswerKind::Function,
-            stored: answer.clone(),
-            answer,
-            items: items.into_iter().collect(),
-        };
-        self.commit_answer(commit).await
+        let items = items.into_iter().collect();
+        self.commit_answer(Commit { stored: answer.clone(), answer, items }).await
     }
 
     /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
@@ -111,7 +105,7 @@ impl Execution {
 
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
         let Inner { core, call, own_record, finish, .. } = &*self.inner;
-        if commit.kind != call.answers.kind {
+        if matches!(commit.stored, Answer::Http(_)) != (call.answers.kind == AnswerKind::Http) {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));
         }
@@ -120,7 +114,7 @@ impl Execution {
             self.finish().may_commit().map_err(no_commit)?;
             return Err(other_commit());
         };
-        let Commit { answer, stored, mut items, .. } = commit;
+        let Commit { answer, stored, mut items } = commit;
         if !self.has_record() {
             // If this future is dropped, the items may have been written.
             self.finish().begin_items().map_err(no_commit)?;
@@ -218,14 +212,11 @@ impl Execution {
         match ended {
             FinishResult::Stored | FinishResult::Committed => {
                 self.succeeded();
-                let sent = answer.filter(|_| ended == FinishResult::Stored);
-                Some(End::Committed(match sent {
-                    Some(answer) => answer,
-                    None => {
-                        self.read_record(&mut session).await;
-                        self.own_answer(&mut session).await
-                    }
-                }))
+                if ended == FinishResult::Stored && answer.is_some() {
+                    return answer.map(End::Committed);
+                }
+                self.read_record(&mut session).await;
+                Some(End::Committed(self.own_answer(&mut session).await))
             }
             FinishResult::LeaseLost => {
                 self.read_record(&mut session).await;

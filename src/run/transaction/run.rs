@@ -17,31 +17,25 @@ use crate::run::runner::RunOutcome;
 use crate::run::user_code::{self, Panic};
 
 /// How an adapter's answers are stored by a transaction.
-pub(crate) trait TransactionEncoding {
-    /// What a transaction answers with.
-    type Value;
-    /// Whether a call whose closure has panicked still gets the answer of an earlier call.
-    const ANSWERS_PANICS: bool;
-
-    /// The closure has panicked.
-    fn panicked(&self, _: &Panic) {}
+pub(crate) trait TransactionEncoding<V> {
+    /// The closure has panicked. Returns whether the call still gets the answer of an earlier call.
+    fn panicked(&self, _: &Panic) -> bool {
+        false
+    }
 
     /// Whether the value is stored for repeats.
-    fn is_stored(&self, value: &Self::Value) -> bool;
+    fn is_stored(&self, value: &V) -> bool;
 
-    fn answer(&self, value: &Self::Value) -> Result<Answer, Error>;
+    fn answer(&self, value: &V) -> Result<Answer, Error>;
 }
 
 /// Writes the items of `build` and its answer, once for the key. `build` runs before the first request.
-pub(crate) async fn run_transaction<A, E>(
-    encoding: &A,
+pub(crate) async fn run_transaction<V, E>(
+    encoding: &impl TransactionEncoding<V>,
     core: &Arc<Core>,
     call: CallContext,
-    build: impl Future<Output = Result<Transaction<A::Value>, E>>,
-) -> RunOutcome<A::Value, E>
-where
-    A: TransactionEncoding,
-{
+    build: impl Future<Output = Result<Transaction<V>, E>>,
+) -> RunOutcome<V, E> {
     if !call.has_record {
         let outcome = run_without_record(core, call, build).await;
         if let RunOutcome::Panicked(panic, _) = &outcome {
@@ -49,7 +43,7 @@ where
         }
         return outcome;
     }
-    let writes = |transaction: &Transaction<A::Value>| {
+    let writes = |transaction: &Transaction<V>| {
         transaction.writes()
             && (!transaction.items.is_empty() || encoding.is_stored(&transaction.response))
     };
@@ -61,11 +55,8 @@ where
         }
         Ok(Ok(Ok(transaction))) => RunOutcome::Returned(transaction.response, Storage::NotStored),
         Ok(Ok(Err(error))) => RunOutcome::Failed(error),
-        Ok(Err(panic)) if !A::ANSWERS_PANICS => return panic.into(),
-        Ok(Err(panic)) => {
-            encoding.panicked(&panic);
-            panic.into()
-        }
+        Ok(Err(panic)) if !encoding.panicked(&panic) => return panic.into(),
+        Ok(Err(panic)) => panic.into(),
     };
     // A repeat of a completed operation gets the stored answer, whatever was prepared now.
     match look_up(core, call).await {
@@ -74,12 +65,12 @@ where
     }
 }
 
-async fn write<A: TransactionEncoding, E>(
-    encoding: &A,
+async fn write<V, E>(
+    encoding: &impl TransactionEncoding<V>,
     core: &Arc<Core>,
     call: CallContext,
-    transaction: Transaction<A::Value>,
-) -> Result<RunOutcome<A::Value, E>, End> {
+    transaction: Transaction<V>,
+) -> Result<RunOutcome<V, E>, End> {
     let Transaction { response, items, mut on_condition_failed, .. } = transaction;
     let answer = encoding.answer(&response)?;
     let mut caller = Caller::new(core, &call, Goal::Transact { form: Form::Transaction }, false)?;
