@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -65,22 +65,19 @@ impl Clock {
         self.local.now()
     }
 
-    fn learned(&self) -> Option<Learned> {
-        *self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn learned(&self) -> MutexGuard<'_, Option<Learned>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How far DynamoDB's clock is ahead of the wall clock, in ms; zero while it is unknown.
-    #[cfg_attr(
-        not(any(feature = "admin", test)),
-        expect(dead_code, reason = "only the doctor reports it")
-    )]
+    #[cfg(any(feature = "admin", test))]
     pub(crate) fn offset(&self) -> i64 {
         self.learned().map_or(0, |learned| learned.offset)
     }
 
     /// Reads both clocks.
     pub(crate) fn moment(&self) -> Now {
-        Now { local: self.now(), learned: self.learned() }
+        Now { local: self.now(), learned: *self.learned() }
     }
 
     /// The best estimate of DynamoDB's time. Not for use in records.
@@ -90,20 +87,19 @@ impl Clock {
 
     /// Learns DynamoDB's time from a response.
     pub(crate) fn observe(&self, time: StoreTime) {
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = self.learned();
         *learned = Some(Learned::observe(*learned, time));
     }
 
     /// Uses the local clock until a response contains DynamoDB's time. Called if a response contains
     /// no time, or if no request is sent.
     pub(crate) fn trust_local(&self) {
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        learned.get_or_insert_with(|| Learned::undated(self.now()));
+        self.learned().get_or_insert_with(|| Learned::undated(self.now()));
     }
 
     /// Discards the learned time, because the responses reached another machine.
     pub(crate) fn reset(&self) {
-        *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.learned() = None;
     }
 
     /// The time at which a response's record is evaluated.
@@ -120,7 +116,15 @@ impl Clock {
         let wall = Timestamp::from_system(received).min(now.wall.plus(MAX_AHEAD));
         if now.wall.since(wall) > MAX_PAST {
             static WARNING: Once = Once::new();
-            WARNING.call_once(|| warn_of_impossible_deadline(wall, now.wall));
+            WARNING.call_once(|| {
+                tracing::warn!(
+                    received_ms = wall.millis(),
+                    now_ms = now.wall.millis(),
+                    "a deadline is more than an hour in the past: it is ignored, and such calls run as \
+                     without a deadline. Local emulators send such values; on Lambda, check the deadline \
+                     that you pass"
+                );
+            });
             return None;
         }
         Some(Deadline { wall, ..now.plus(wall.since(now.wall)) })
@@ -204,15 +208,6 @@ impl Clock {
     fn timer(left: Duration) -> tokio::time::Sleep {
         tokio::time::sleep(left.max(Duration::from_millis(1)))
     }
-}
-
-fn warn_of_impossible_deadline(received: Timestamp, now: Timestamp) {
-    tracing::warn!(
-        received_ms = received.millis(),
-        now_ms = now.millis(),
-        "a deadline is more than an hour in the past: it is ignored, and such calls run as without a \
-         deadline. Local emulators send such values; on Lambda, check the deadline that you pass"
-    );
 }
 
 /// Reads random bytes from the operating system. Two microVMs that were restored from one snapshot

@@ -9,13 +9,14 @@ use http::{HeaderMap, HeaderName, Response};
 use crate::answer::codec::Coding;
 use crate::answer::{Answer, Body, HttpAnswer, Stored, pack};
 use crate::error::Error;
+use crate::fingerprint::Fingerprint;
 use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
 use crate::store;
 use crate::store::key::{KeyForm, RecordKey};
-use crate::store::record::{self, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{self, Item, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 
 /// The default header of the idempotency key.
@@ -43,11 +44,9 @@ pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let schema = TableSchema::default();
     let record = Record::decode(&schema, item)?;
     let version = record.version();
-    let State::Pending { lease_expires_at } = record.state else { return Ok(true) };
-    let key = key()?;
-    let Record { owner, attempt, fingerprint, created_at, .. } = record;
-    let own_record = OwnRecord { key, owner, attempt, fingerprint, created_at };
-    let mut again = record::pending_item(&schema, &own_record, lease_expires_at, record.expires_at);
+    let State::Pending { .. } = record.state else { return Ok(true) };
+    let header = record.header(&Fingerprint::EMPTY);
+    let mut again = record::item(&schema, (&key()?, &record.fingerprint), &header, None);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), steps.encode());
     }

@@ -11,21 +11,15 @@ pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<Deadlin
     clock.deadline(extensions.get::<lambda_http::Context>()?.deadline())
 }
 
-/// The path as the event has it. The request's URI may not show all of it: an encoded `#` that the
-/// event brings decoded ends it, and a router may have taken a prefix off.
+/// The path as the event has it, and the query's names and values, sorted by name. The request's URI may
+/// not show all of the path: an encoded `#` that the event brings decoded ends it, and a router may have taken
+/// a prefix off. It has no query where that `#` makes its fragment of it.
 #[cfg(feature = "lambda")]
-pub(crate) fn raw_path(extensions: &Extensions) -> &str {
-    lambda_http::RequestExt::raw_http_path(extensions)
-}
-
-/// The query's names and values as the event has them, sorted by name. The request's URI has none of
-/// them where an encoded `#` of the path, decoded, makes its fragment of them.
-#[cfg(feature = "lambda")]
-pub(crate) fn query(extensions: &Extensions) -> Vec<(&str, &str)> {
+pub(crate) fn path_and_query(extensions: &Extensions) -> (&str, Vec<(&str, &str)>) {
     let query = lambda_http::RequestExt::query_string_parameters_ref(extensions);
     let mut parameters: Vec<_> = query.into_iter().flat_map(|query| query.iter()).collect();
     parameters.sort_by_key(|(name, _)| *name);
-    parameters
+    (lambda_http::RequestExt::raw_http_path(extensions), parameters)
 }
 
 /// Without Lambda there is none.
@@ -34,14 +28,8 @@ pub(crate) fn deadline(_: &Clock, _: &Extensions) -> Option<Deadline> {
     None
 }
 
-/// Without Lambda there is none.
+/// Without Lambda there are none.
 #[cfg(not(feature = "lambda"))]
-pub(crate) fn raw_path(_: &Extensions) -> &'static str {
-    ""
-}
-
-/// Without Lambda there is none.
-#[cfg(not(feature = "lambda"))]
-pub(crate) fn query(_: &Extensions) -> [(&'static str, &'static str); 0] {
-    []
+pub(crate) fn path_and_query(_: &Extensions) -> (&str, Vec<(&str, &str)>) {
+    ("", Vec::new())
 }

@@ -18,7 +18,6 @@ pub(crate) mod split;
 mod stored;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -57,12 +56,6 @@ impl AnswerRules {
             (Some(change), answer @ (Answer::Json(_) | Answer::Http(_))) => change(answer),
             (_, answer) => answer,
         }
-    }
-}
-
-impl fmt::Debug for AnswerRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnswerRules").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 

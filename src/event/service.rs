@@ -150,8 +150,8 @@ where
         Box::pin(async move {
             let (event, context) = (event.payload, event.context);
             let payload: P = serde_json::from_str(event.get()).map_err(|source| {
-                invalid("the event is not of the type that the handler takes")
-                    .with_source(JsonFault::from(source))
+                let message = "the event is not of the type that the handler takes";
+                Error::new(ErrorKind::InvalidInput, message).with_source(JsonFault::from(source))
             })?;
             // An empty key is an error when the operation runs.
             let key = key_of(&payload).unwrap_or_default();
@@ -168,8 +168,4 @@ where
             call.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
         })
     }
-}
-
-fn invalid(message: &str) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
 }

@@ -11,16 +11,17 @@ use crate::lambda_event;
 /// compared by value.
 pub(super) fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
     let uri = original_uri(parts);
+    let (raw_path, query) = lambda_event::path_and_query(&parts.extensions);
     let mut builder = Fingerprint::builder()
         .bytes(parts.method.as_str().as_bytes())
         .bytes(uri.path().as_bytes())
-        .bytes(lambda_event::raw_path(&parts.extensions).as_bytes())
+        .bytes(raw_path.as_bytes())
         .bytes(sorted_query(uri).as_bytes());
     if uri != &parts.uri {
         let nested = (parts.uri.path(), sorted_query(&parts.uri));
         builder = builder.bytes(nested.0.as_bytes()).bytes(nested.1.as_bytes());
     }
-    for (name, value) in lambda_event::query(&parts.extensions) {
+    for (name, value) in query {
         builder = builder.bytes(name.as_bytes()).bytes(value.as_bytes());
     }
     // Some adapters report an empty body as no body.

@@ -18,10 +18,12 @@ use crate::answer::{Answer, AnswerRules};
 use crate::clock::Deadline;
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
+use crate::idempotency::Idempotency;
 use crate::policy::Failure;
 use crate::run::call::{CallContext, End};
 use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::completion::Storage;
+use crate::run::core::Core;
 use crate::run::errors::failed;
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
@@ -310,8 +312,8 @@ impl<Hook, Errors> Call<Hook, Errors> {
         Hook: ReconcileHook<T, E>,
         Errors: KeptErrors<E>,
     {
-        let (config, call, hook) = self.ready()?;
-        let core = config.core();
+        let (core, call, hook) = self.ready()?;
+        let core = &core;
         let span = call.signals.span();
         async {
             let encoding = Json::<Errors>(PhantomData);
@@ -337,22 +339,15 @@ impl<Hook, Errors> Call<Hook, Errors> {
     }
 
     /// Checks the key and the payload, and prepares the call for the engine.
-    pub(super) fn ready(self) -> Result<(CallConfig, CallContext, Hook), Error> {
+    pub(super) fn ready(self) -> Result<(Arc<Core>, CallContext, Hook), Error> {
         let Self { config, key, fingerprint, deadline, hook, .. } = self;
-        let core = config.core();
-        let key = core.record_key(&config.scope, &key, config.policy.key_form);
+        let CallConfig { idempotency: Idempotency { core }, scope, policy } = config;
+        let key = core.record_key(&scope, &key, policy.key_form);
         let fingerprint = fingerprint.map_err(fingerprint::unserializable);
         let identity = key.and_then(|key| Ok((key, fingerprint?)));
-        let policy = config.policy.clone();
-        let call = CallContext::new(
-            core,
-            &config.scope,
-            identity,
-            policy,
-            deadline,
-            AnswerRules::FUNCTION,
-        )?;
-        Ok((config, call, hook))
+        let answers = AnswerRules::FUNCTION;
+        let call = CallContext::new(&core, &scope, identity, policy, deadline, answers)?;
+        Ok((core, call, hook))
     }
 }
 
@@ -417,7 +412,6 @@ impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding<T, E> for Json<Errors> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::idempotency::Idempotency;
 
     fn idempotency() -> Idempotency {
         let config = aws_sdk_dynamodb::Config::builder()

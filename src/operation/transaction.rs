@@ -104,12 +104,11 @@ impl<Errors> Call<Unset, Errors> {
         T: Serialize + DeserializeOwned,
         Errors: KeptErrors<E>,
     {
-        let (config, call, Unset) = self.ready()?;
+        let (core, call, Unset) = self.ready()?;
         let span = call.signals.span();
         async {
             let build = async { build().await };
-            let outcome =
-                run_transaction(&Json::<Errors>(PhantomData), config.core(), call, build).await;
+            let outcome = run_transaction(&Json::<Errors>(PhantomData), &core, call, build).await;
             outcome_of::<T, E, Errors>(outcome)
         }
         .instrument(span)
@@ -123,6 +122,6 @@ impl<T: Serialize, Errors> TransactionEncoding<T> for Json<Errors> {
     }
 
     fn answer(&self, value: &T) -> Result<Answer, Error> {
-        Ok(Answer::Json(json(value)?.into()))
+        json(value)
     }
 }

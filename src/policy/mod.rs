@@ -155,13 +155,10 @@ impl Policy {
         // have expired before it is known to be valid, and its renewal could come too late.
         let shortest = clock_tolerance + 2 * second;
         let is_below = |least| length.is_some_and(|length| length < least);
+        let above = "is above 100 years";
         let settings = [
-            (self.retention > MAX_LENGTH, "Policy::retention", "is above 100 years"),
-            (
-                self.completion_timeout > MAX_LENGTH,
-                "Policy::completion_timeout",
-                "is above 100 years",
-            ),
+            (self.retention > MAX_LENGTH, "Policy::retention", above),
+            (self.completion_timeout > MAX_LENGTH, "Policy::completion_timeout", above),
             (self.retention < second, "Policy::retention", "is below 1 s"),
             (
                 self.retention < self.completion_timeout,
@@ -170,7 +167,7 @@ impl Policy {
                  then",
             ),
             (is_below(3 * second), lease, "is below 3 s"),
-            (length > Some(MAX_LENGTH), lease, "is above 100 years"),
+            (length > Some(MAX_LENGTH), lease, above),
             (is_below(shortest), lease, "is below Builder::clock_tolerance and 2 s"),
             (
                 !MAX_ANSWER_BYTES.contains(&self.max_answer_bytes),

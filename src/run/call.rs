@@ -30,7 +30,7 @@ impl From<Error> for End {
 }
 
 /// One call of an operation.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CallContext {
     /// Whether a record is read and written. Without one, the handler runs with an unprotected
     /// [`Execution`](crate::Execution).
@@ -58,9 +58,8 @@ impl CallContext {
     ) -> Result<Self, E> {
         if !core.is_disabled {
             let (key, fingerprint) = identity?;
-            let signals = Signals::new(&key, core.log);
-            let has_record = true;
-            return Ok(Self { has_record, key, fingerprint, policy, deadline, answers, signals });
+            let call = Self::without_record(core, key, policy, deadline, answers);
+            return Ok(Self { has_record: true, fingerprint, ..call });
         }
         let operation = scope.operation();
         tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
@@ -81,9 +80,9 @@ impl CallContext {
         Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
     }
 
-    /// Signals the ending of a call that has run nothing.
-    pub(crate) fn ended(&self, ending: Ending) {
-        self.signals.ended(self.key.operation(), ending, None);
+    /// Signals the ending of the call, with the attempt if one was counted.
+    pub(crate) fn ended(&self, ending: Ending, attempt: Option<u32>) {
+        self.signals.ended(self.key.operation(), ending, attempt);
     }
 
     /// When the last round trip has to end, so that the answer is returned before the deadline.

@@ -12,7 +12,7 @@ use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::Unconfirmed;
 use crate::protocol::{FailureWrite, FinishResult, State};
 use crate::run::call::{CallContext, End};
-use crate::run::driver::{Session, report_unstorable};
+use crate::run::driver::{Session, SessionKind, report_unstorable};
 use crate::run::errors::{commit_unknown, lease_lost, outcome_unknown};
 use crate::run::execution::{Execution, Inner};
 use crate::run::placement::{PartsPlan, Place};
@@ -38,52 +38,48 @@ impl Execution {
     /// answer cannot be stored, the record is completed with the reason. Boxed, so that the futures of
     /// callers stay small.
     pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Result<Storage, End>> {
-        self.store_answer(answer).boxed()
-    }
-
-    async fn store_answer(&self, answer: Answer) -> Result<Storage, End> {
-        let Inner { core, call, .. } = &*self.inner;
-        let now = core.table.clock.moment();
-        let until = self.finish().tries_until(now);
-        let answer = call.answers.stored(answer);
-        let copy = call.is_cacheable(core, answer.bytes()).then(|| answer.detached());
-        let (response, in_parts) = self.place(answer, until).await;
-        let (expires_at, command) = {
-            let (mut end, now) = (self.finish(), core.table.clock.moment());
-            let expires_at = in_parts.unwrap_or_else(|| end.estimate(now).1);
-            (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
-        };
-        let mut session = self.session();
-        (session.answer, session.is_replaceable) = (Some(response), true);
-        let ended = session.drive(&mut &self.inner.finish, command).await;
-        match ended {
-            FinishResult::Stored => {
-                // If the record has a reason instead of the answer, repeats get the reason.
-                let is_reason = session.answer.as_ref().is_none_or(Stored::is_unavailable);
-                let copy = copy.filter(|_| !is_reason);
-                if !copy.is_some_and(|answer| session.cache(expires_at, answer)) {
-                    core.invalidate_cached(&call.key);
+        let completing = async move {
+            let Inner { core, call, .. } = &*self.inner;
+            let now = core.table.clock.moment();
+            let until = self.finish().tries_until(now);
+            let answer = call.answers.stored(answer);
+            let copy = call.is_cacheable(core, answer.bytes()).then(|| answer.detached());
+            let (response, in_parts) = self.place(answer, until).await;
+            let (expires_at, command) = {
+                let (mut end, now) = (self.finish(), core.table.clock.moment());
+                let expires_at = in_parts.unwrap_or_else(|| end.estimate(now).1);
+                (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
+            };
+            let mut session = self.session();
+            (session.answer, session.is_replaceable) = (Some(response), true);
+            let ended = session.drive(&mut &self.inner.finish, command).await;
+            match ended {
+                FinishResult::Stored => {
+                    // If the record has a reason instead of the answer, repeats get the reason.
+                    let is_reason = session.answer.as_ref().is_none_or(Stored::is_unavailable);
+                    let copy = copy.filter(|_| !is_reason);
+                    if !copy.is_some_and(|answer| session.cache(expires_at, answer)) {
+                        core.invalidate_cached(&call.key);
+                    }
+                    self.succeeded();
+                    if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }
                 }
-                self.succeeded();
-                if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }
+                FinishResult::Committed => {
+                    self.succeeded();
+                    Err(End::Committed(self.own_answer(&mut session).await))
+                }
+                FinishResult::LeaseLost if self.is_protected() => {
+                    Err(self.lost_lease(&mut session).await)
+                }
+                FinishResult::LeaseLost
+                | FinishResult::FailureWritten
+                | FinishResult::NothingWritten(_)
+                | FinishResult::NotCommitted(_)
+                | FinishResult::Unknown
+                | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()).await,
             }
-            FinishResult::Committed => {
-                self.succeeded();
-                Err(End::Committed(self.own_answer(&mut session).await))
-            }
-            FinishResult::LeaseLost if self.is_protected() => {
-                Err(self.lost_lease(&mut session).await)
-            }
-            FinishResult::LeaseLost => {
-                self.ended_as(Ending::FAIL_OPEN);
-                self.without_record()
-            }
-            FinishResult::FailureWritten
-            | FinishResult::NothingWritten(_)
-            | FinishResult::NotCommitted(_)
-            | FinishResult::Unknown
-            | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()).await,
-        }
+        };
+        completing.boxed()
     }
 
     /// Places the answer, or the reason why it cannot be stored. Also returns until when its parts are kept,
@@ -95,14 +91,13 @@ impl Execution {
         let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
         let (owner, time) = (own_record.owner, self.time_for_parts(until));
         let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
-        match core.place_answer(answer, Place { parts, ..self.place_in_record() }).await {
-            Ok(stored @ Stored::Parts(_)) => (stored, in_parts),
-            Ok(stored) => (stored, None),
-            Err(unstorable) => {
-                self.report_unstorable(&unstorable.to_string());
-                (unstorable.replacement(), None)
-            }
-        }
+        let place = Place { parts, ..self.place_in_record() };
+        let stored = core.place_answer(answer, place).await.unwrap_or_else(|unstorable| {
+            self.report_unstorable(&unstorable.to_string());
+            unstorable.replacement()
+        });
+        let in_parts = in_parts.filter(|_| matches!(stored, Stored::Parts(_)));
+        (stored, in_parts)
     }
 
     /// The place of an answer that must lie in the record.
@@ -125,7 +120,7 @@ impl Execution {
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {
-        report_unstorable(self.operation(), reason);
+        report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
     /// A commit without a record may still be applied. Then its answer counts, not the handler's.
@@ -232,35 +227,34 @@ impl Execution {
     /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as
     /// [`acquire`](crate::run::caller::acquire) is.
     fn end_without_answer(&self, end: FailureWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
-        self.write_failure(end, failure).boxed()
-    }
-
-    async fn write_failure(&self, end: FailureWrite, failure: Option<Stored>) {
-        let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
-        let mut session = self.session();
-        session.answer = failure;
-        let ended = session.drive(&mut &self.inner.finish, command).await;
-        match ended {
-            FinishResult::FailureWritten => self.ended_as(match end {
-                FailureWrite::Release | FailureWrite::Undo => Ending::RELEASED,
-                FailureWrite::Keep => Ending::FAILED,
-            }),
-            FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LEASE_LOST),
-            FinishResult::LeaseLost => self.ended_as(Ending::FAIL_OPEN),
-            // A commit was applied before: `close` returns its answer.
-            FinishResult::Stored | FinishResult::Committed => {}
-            FinishResult::NothingWritten(_)
-            | FinishResult::NotCommitted(_)
-            | FinishResult::Unknown
-            | FinishResult::Unconfirmed => {
-                self.ended_as(Ending::UNCONFIRMED);
-                let error = session.take_error();
-                tracing::error!(
-                    operation = self.operation(), ?end, %error,
-                    "the record of a failed operation could not be changed: its key is free when \
-                     the lease ends"
-                );
+        let ending = async move {
+            let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
+            let mut session = self.session();
+            session.answer = failure;
+            let ended = session.drive(&mut &self.inner.finish, command).await;
+            match ended {
+                FinishResult::FailureWritten => self.ended_as(match end {
+                    FailureWrite::Release | FailureWrite::Undo => Ending::RELEASED,
+                    FailureWrite::Keep => Ending::FAILED,
+                }),
+                FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LEASE_LOST),
+                FinishResult::LeaseLost => self.ended_as(Ending::FAIL_OPEN),
+                // A commit was applied before: `close` returns its answer.
+                FinishResult::Stored | FinishResult::Committed => {}
+                FinishResult::NothingWritten(_)
+                | FinishResult::NotCommitted(_)
+                | FinishResult::Unknown
+                | FinishResult::Unconfirmed => {
+                    self.ended_as(Ending::UNCONFIRMED);
+                    let error = session.take_error();
+                    tracing::error!(
+                        operation = self.operation(), ?end, %error,
+                        "the record of a failed operation could not be changed: its key is free when \
+                         the lease ends"
+                    );
+                }
             }
-        }
+        };
+        ending.boxed()
     }
 }

@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
             Ok(stored) => Ok(Some(stored)),
             Err(Unstorable::PartsNotWritten(error)) => Err(error),
             Err(unstorable) => {
-                self.report_unstorable(&unstorable.to_string());
+                report_unstorable(self.kind, key.operation(), &unstorable.to_string());
                 Ok(Some(unstorable.replacement()))
             }
         }
@@ -344,22 +344,11 @@ impl<'a> Session<'a> {
     fn replace_unstorable(&mut self, write: &Write, error: &Error) -> bool {
         let is_replaced = std::mem::take(&mut self.is_replaceable) && self.answer.is_some();
         if is_replaced {
-            self.report_unstorable(&error.to_string());
+            report_unstorable(self.kind, self.call.key.operation(), &error.to_string());
             let reason = Stored::unavailable(reason::REJECTED);
             self.answer = write.record.is_completed().then_some(reason);
         }
         is_replaced
-    }
-
-    fn report_unstorable(&self, reason: &str) {
-        match self.kind {
-            SessionKind::Execution => report_unstorable(self.call.key.operation(), reason),
-            SessionKind::Acquisition => tracing::error!(
-                operation = self.call.key.operation(),
-                reason,
-                "a reconcile hook's answer cannot be stored: repeats get an error"
-            ),
-        }
     }
 
     /// Whether the write undoes an acquisition that has executed nothing.
@@ -398,13 +387,20 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Reports a handler's answer that has no stored form.
-pub(crate) fn report_unstorable(operation: &str, reason: &str) {
-    tracing::error!(
-        operation,
-        reason,
-        "an operation completed and its answer cannot be stored: repeats get an error"
-    );
+/// Reports an answer that has no stored form: the handler's, or of an acquisition the hook's.
+pub(crate) fn report_unstorable(kind: SessionKind, operation: &str, reason: &str) {
+    match kind {
+        SessionKind::Execution => tracing::error!(
+            operation,
+            reason,
+            "an operation completed and its answer cannot be stored: repeats get an error"
+        ),
+        SessionKind::Acquisition => tracing::error!(
+            operation,
+            reason,
+            "a reconcile hook's answer cannot be stored: repeats get an error"
+        ),
+    }
 }
 
 /// Represents a record that cannot be decoded.

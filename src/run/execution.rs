@@ -77,7 +77,7 @@ pub(crate) struct Inner {
     /// The ending if the answer is stored.
     success: Ending,
     /// The ending so far.
-    ending: Mutex<Option<Ending>>,
+    ending: Mutex<Ending>,
 }
 
 impl Execution {
@@ -321,7 +321,7 @@ impl Execution {
             failure,
             is_protected,
             success,
-            ending: Mutex::new(None),
+            ending: Mutex::new(Ending::DROPPED),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -364,7 +364,7 @@ impl Execution {
 
     /// Sets the ending to signal. A later one replaces it.
     pub(crate) fn ended_as(&self, ending: Ending) {
-        *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+        *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = ending;
     }
 
     /// Sets the ending of a success.
@@ -375,14 +375,8 @@ impl Execution {
     /// Signals the ending, once.
     pub(crate) fn report(&self) {
         let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        let ending = ending.unwrap_or(Ending::DROPPED);
         let attempt = self.is_protected().then(|| self.attempt());
-        self.inner.call.signals.ended(self.operation(), ending, attempt);
-    }
-
-    pub(crate) fn note_lost_lease(&self) {
-        self.finish().lose();
-        self.inner.handler.wake();
+        self.inner.call.ended(ending, attempt);
     }
 
     pub(crate) fn is_discarded(&self) -> bool {

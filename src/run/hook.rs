@@ -38,9 +38,9 @@ use crate::store::record::{Record, StoredSteps};
 /// ```
 #[derive(Clone)]
 pub struct Abandoned {
-    coding: Coding,
-    key: RecordKey,
-    record: Record,
+    pub(crate) coding: Coding,
+    pub(crate) key: RecordKey,
+    pub(crate) record: Record,
 }
 
 /// What a reconcile hook decides about an abandoned operation.
@@ -75,10 +75,6 @@ pub enum Reconciled<T, E> {
 }
 
 impl Abandoned {
-    pub(crate) fn new(coding: Coding, key: RecordKey, record: Record) -> Self {
-        Self { coding, key, record }
-    }
-
     /// How often the operation was started: the number of the attempt that gave no answer.
     ///
     /// ```

@@ -31,7 +31,8 @@ enum Unread {
 }
 
 impl Core {
-    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`.
+    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`. Tries until each
+    /// one is confirmed.
     pub(crate) async fn write_parts(
         &self,
         key: &RecordKey,
@@ -41,52 +42,44 @@ impl Core {
     ) -> Result<(), Error> {
         let time = time.max(MIN_LIMIT);
         let clock = &self.table.clock;
-        let tries = Tries::until(clock.lasting(time));
-        let writing = self.write_missing(key, parts, expires_at, tries);
-        clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
-    }
-
-    /// Writes the parts until each one is confirmed.
-    async fn write_missing(
-        &self,
-        key: &RecordKey,
-        parts: &AnswerParts,
-        expires_at: i64,
-        mut tries: Tries,
-    ) -> Result<(), Error> {
-        let clock = &self.table.clock;
+        let until = clock.lasting(time);
+        let mut tries = Tries::until(until);
         let mut missing: Vec<u32> = (0..parts.manifest.parts).collect();
-        let until = tries.until;
-        loop {
-            let writes = stream::iter(std::mem::take(&mut missing)).map(|number| {
-                let written = async move {
-                    // The timer of `write_parts` is checked only after this future is polled.
-                    if clock.is_over(until) {
-                        return Err(late());
-                    }
-                    let limit = self.time_until(Some(until));
-                    self.write_part(key, parts, number, expires_at, limit).await
-                };
-                written.map(move |written| (number, written)).boxed()
-            });
-            let mut writes = writes.buffer_unordered(parts.manifest.max_writes_in_flight());
-            let mut failed = None;
-            while let Some((number, written)) = writes.next().await {
-                match written {
-                    Ok(()) => {}
-                    // A later try would fail as well.
-                    Err(error) if error.kind() == ErrorKind::Configuration => return Err(error),
-                    Err(error) => {
-                        missing.push(number);
-                        failed.get_or_insert(error);
+        let writing = async {
+            loop {
+                let writes = stream::iter(std::mem::take(&mut missing)).map(|number| {
+                    let written = async move {
+                        // The timer is checked only after this future is polled.
+                        if clock.is_over(until) {
+                            return Err(late());
+                        }
+                        let limit = self.time_until(Some(until));
+                        self.write_part(key, parts, number, expires_at, limit).await
+                    };
+                    written.map(move |written| (number, written)).boxed()
+                });
+                let mut writes = writes.buffer_unordered(parts.manifest.max_writes_in_flight());
+                let mut failed = None;
+                while let Some((number, written)) = writes.next().await {
+                    match written {
+                        Ok(()) => {}
+                        // A later try would fail as well.
+                        Err(error) if error.kind() == ErrorKind::Configuration => {
+                            return Err(error);
+                        }
+                        Err(error) => {
+                            missing.push(number);
+                            failed.get_or_insert(error);
+                        }
                     }
                 }
+                let Some(error) = failed else { return Ok(()) };
+                if !clock.wait(&mut tries).await {
+                    return Err(error);
+                }
             }
-            let Some(error) = failed else { return Ok(()) };
-            if !clock.wait(&mut tries).await {
-                return Err(error);
-            }
-        }
+        };
+        clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
     }
 
     async fn write_part(

@@ -78,20 +78,6 @@ pub(crate) fn acquire(
     acquiring.boxed()
 }
 
-/// Finds out whether the call has no answer yet and is not rejected. Nothing is written.
-pub(crate) fn look_up(core: &Arc<Core>, call: CallContext) -> BoxFuture<'_, Result<(), End>> {
-    let looking = async move {
-        match Caller::new(core, &call, Goal::LookUp, false)?.perform(Step::Start).await? {
-            Progress::NothingWritten => Ok(()),
-            Progress::Acquired(_)
-            | Progress::Abandoned(_)
-            | Progress::ItemsRejected(_)
-            | Progress::Written => Err(abandoned().into()),
-        }
-    };
-    looking.boxed()
-}
-
 /// A call on the way to its key.
 pub(crate) struct Caller<'a> {
     core: &'a Arc<Core>,
@@ -147,7 +133,7 @@ impl<'a> Caller<'a> {
             Err(End::FailureReplayed(_)) => (Ending::REPLAY_FAILURE, None),
             Err(End::NoAnswer(error)) => (Ending::of_error(error), None),
         };
-        self.call.signals.ended(self.call.key.operation(), ending, attempt);
+        self.call.ended(ending, attempt);
         progress
     }
 
@@ -195,15 +181,11 @@ impl<'a> Caller<'a> {
                 return Ok(Progress::Acquired(self.execution(None)));
             }
             Next::RunHook => {
-                let Some(record) = &self.session.last else {
+                let Some(record) = self.session.last.clone() else {
                     return Err(self.session.take_error().into());
                 };
                 let (coding, key) = (self.core.coding.clone(), self.call.key.clone());
-                return Ok(Progress::Abandoned(Box::new(Abandoned::new(
-                    coding,
-                    key,
-                    record.clone(),
-                ))));
+                return Ok(Progress::Abandoned(Box::new(Abandoned { coding, key, record })));
             }
             Next::AnswerForFailedCondition => {
                 let items_error = self.session.items_error.take();

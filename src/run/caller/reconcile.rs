@@ -61,7 +61,7 @@ where
         let end = core.table.clock.now().plus(core.time_until(call.answer_by()));
         let returned = core.table.clock.until(|| Some(end), hook(*abandoned)).await;
         let Some(Ok(resolution)) = returned else {
-            call.ended(Ending::RECONCILE_FAILED);
+            call.ended(Ending::RECONCILE_FAILED, None);
             return Err(match returned {
                 Some(Err(error)) => RunOutcome::Failed(error),
                 Some(Ok(_)) | None => out_of_time().into(),

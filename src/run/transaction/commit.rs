@@ -85,7 +85,7 @@ impl Execution {
         response: &T,
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), Error> {
-        let answer = Answer::Json(json(response)?.into());
+        let answer = json(response)?;
         let items = items.into_iter().collect();
         self.commit_answer(Commit { stored: answer.clone(), answer, items }).await
     }
@@ -105,7 +105,8 @@ impl Execution {
 
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
         let Inner { core, call, own_record, finish, .. } = &*self.inner;
-        if matches!(commit.stored, Answer::Http(_)) != (call.answers.kind == AnswerKind::Http) {
+        let is_function = call.answers.kind == AnswerKind::Function;
+        if matches!(commit.stored, Answer::Json(_)) != is_function {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));
         }
@@ -174,7 +175,7 @@ impl Execution {
         let now = self.inner.core.table.clock.moment();
         let command = self.finish().close(now, self.failure_write());
         // Boxed: most executions have no commit to resolve.
-        Box::pin(self.conclude(command?, committed.take())).await
+        Box::pin(self.conclude(command?, &mut committed)).await
     }
 
     /// The handler was stopped because its lease expired. Returns the outcome of its commits, if they have
@@ -184,7 +185,7 @@ impl Execution {
             self.ended_as(Ending::LEASE_EXPIRED);
             let mut committed = self.lock_commits().await?;
             let command = self.finish().expire(self.inner.core.table.clock.moment());
-            let end = self.conclude(command?, committed.take()).await;
+            let end = self.conclude(command?, &mut committed).await;
             end.filter(|end| match end {
                 // What else the handler has done is unknown.
                 End::NoAnswer(error) if error.kind() != ErrorKind::LeaseLost => {
@@ -201,19 +202,20 @@ impl Execution {
     }
 
     /// Resolves a commit whose future was dropped. Returns how the commits have ended the operation.
-    /// `answer` is that of the last one.
+    /// `committed` is the answer of the last one.
     async fn conclude(
         &self,
         command: Command<FinishResult>,
-        answer: Option<Answer>,
+        committed: &mut Option<Answer>,
     ) -> Option<End> {
         let mut session = self.session();
         let ended = session.drive(&mut &self.inner.finish, command).await;
         match ended {
             FinishResult::Stored | FinishResult::Committed => {
                 self.succeeded();
-                if ended == FinishResult::Stored && answer.is_some() {
-                    return answer.map(End::Committed);
+                let sent = committed.take().filter(|_| ended == FinishResult::Stored);
+                if sent.is_some() {
+                    return sent.map(End::Committed);
                 }
                 self.read_record(&mut session).await;
                 Some(End::Committed(self.own_answer(&mut session).await))

@@ -14,15 +14,16 @@ use std::fmt;
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 
-use crate::answer::{Unstorable, to_json};
+use crate::answer::{Answer, Unstorable, to_json};
 use crate::error::{ConditionFailed, Error};
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
 pub(crate) use self::run::{TransactionEncoding, run_transaction};
 
-pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, Error> {
-    to_json(answer).map_err(|reason| not_serializable(&reason))
+pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<Answer, Error> {
+    let json = to_json(answer).map_err(|reason| not_serializable(&reason))?;
+    Ok(Answer::Json(json.into()))
 }
 
 /// The error of a committed answer that cannot be serialized.

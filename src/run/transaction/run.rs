@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::error::Error;
 use crate::protocol::{Form, Goal};
 use crate::run::call::{CallContext, End};
-use crate::run::caller::{Caller, Progress, Step, look_up};
+use crate::run::caller::{Caller, Progress, Step};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
 use crate::run::errors::abandoned;
@@ -59,8 +59,12 @@ pub(crate) async fn run_transaction<V, E>(
         Ok(Err(panic)) => panic.into(),
     };
     // A repeat of a completed operation gets the stored answer, whatever was prepared now.
-    match look_up(core, call).await {
-        Ok(()) => outcome,
+    let found = match Caller::new(core, &call, Goal::LookUp, false) {
+        Ok(mut caller) => caller.advance(Step::Start).await,
+        Err(error) => Err(error.into()),
+    };
+    match found {
+        Ok(_) => outcome,
         Err(end) => outcome.replaced(end),
     }
 }
@@ -103,14 +107,19 @@ async fn write<V, E>(
         other = None;
         progress = caller.advance(Step::Instead(None)).await;
     }
-    let outcome = match (progress?, unwritten) {
-        (Progress::Written, _) => RunOutcome::Returned(other.unwrap_or(response), Storage::Stored),
-        (Progress::NothingWritten, Some(outcome)) => outcome,
+    let outcome = match (progress, unwritten) {
+        (Err(end), _) => end.into(),
+        (Ok(Progress::Written), _) => {
+            RunOutcome::Returned(other.unwrap_or(response), Storage::Stored)
+        }
+        (Ok(Progress::NothingWritten), Some(outcome)) => outcome,
         (
-            Progress::NothingWritten
-            | Progress::Acquired(_)
-            | Progress::Abandoned(_)
-            | Progress::ItemsRejected(_),
+            Ok(
+                Progress::NothingWritten
+                | Progress::Acquired(_)
+                | Progress::Abandoned(_)
+                | Progress::ItemsRejected(_),
+            ),
             _,
         ) => abandoned().into(),
     };

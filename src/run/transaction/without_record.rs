@@ -7,7 +7,6 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{Transaction, items};
-use crate::clock::Deadline;
 use crate::error::Error;
 use crate::protocol::{FinishResult, OwnerId, Tries};
 use crate::run::call::{CallContext, End};
@@ -29,53 +28,48 @@ impl Core {
         &'a self,
         call: &'a CallContext,
         owner: OwnerId,
-        items: Vec<TransactWriteItem>,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        let end = self.table.clock.lasting(call.policy.completion_timeout);
-        let until = call.answer_by().map_or(end, |by| by.min(end));
-        self.try_items(items, self.token(owner), until).boxed()
-    }
-
-    async fn try_items(
-        &self,
         mut all: Vec<TransactWriteItem>,
-        token: String,
-        until: Deadline,
-    ) -> Result<(), Error> {
-        items::check(&mut all)?;
-        if all.is_empty() {
-            return Ok(());
-        }
-        let (clock, mut tries, mut in_doubt) = (&self.table.clock, Tries::until(until), false);
-        loop {
-            let limit = tries.limit(clock.moment());
-            let sent = self.table.transact_items(None, (&all, &token), limit).await;
-            in_doubt |= sent.is_in_doubt;
-            let (error, is_final) = match sent.outcome {
-                WriteResult::Applied => return Ok(()),
-                WriteResult::ItemsRejected(error) if !in_doubt => return Err(error),
-                // Not sent again: with another token, the items could be applied twice.
-                WriteResult::ItemsRejected(_)
-                | WriteResult::Rejected(_)
-                | WriteResult::TokenUsed(_) => return Err(commit_unknown()),
-                WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
-                    let is_final = !error.is_retryable();
-                    (error, is_final)
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        let (clock, token) = (&self.table.clock, self.token(owner));
+        let end = clock.lasting(call.policy.completion_timeout);
+        let mut tries = Tries::until(call.answer_by().map_or(end, |by| by.min(end)));
+        let writing = async move {
+            items::check(&mut all)?;
+            if all.is_empty() {
+                return Ok(());
+            }
+            let mut in_doubt = false;
+            loop {
+                let limit = tries.limit(clock.moment());
+                let sent = self.table.transact_items(None, (&all, &token), limit).await;
+                in_doubt |= sent.is_in_doubt;
+                let (error, is_final) = match sent.outcome {
+                    WriteResult::Applied => return Ok(()),
+                    WriteResult::ItemsRejected(error) if !in_doubt => return Err(error),
+                    // Not sent again: with another token, the items could be applied twice.
+                    WriteResult::ItemsRejected(_)
+                    | WriteResult::Rejected(_)
+                    | WriteResult::TokenUsed(_) => return Err(commit_unknown()),
+                    WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
+                        let is_final = !error.is_retryable();
+                        (error, is_final)
+                    }
+                    WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, false),
+                };
+                if !is_final && clock.wait(&mut tries).await {
+                    continue;
                 }
-                WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, false),
-            };
-            if !is_final && clock.wait(&mut tries).await {
-                continue;
+                if !in_doubt {
+                    return Err(error);
+                }
+                tracing::error!(
+                    table = self.table.name, %error,
+                    "a transaction was not confirmed in time: it has happened as a whole or not at all"
+                );
+                return Err(commit_unknown());
             }
-            if !in_doubt {
-                return Err(error);
-            }
-            tracing::error!(
-                table = self.table.name, %error,
-                "a transaction was not confirmed in time: it has happened as a whole or not at all"
-            );
-            return Err(commit_unknown());
-        }
+        };
+        writing.boxed()
     }
 }
 
@@ -108,13 +102,14 @@ pub(super) async fn run_without_record<V, E>(
         Ok(Err(error)) => RunOutcome::Failed(error),
         Err(panic) => panic.into(),
     };
-    call.ended(match &outcome {
+    let ending = match &outcome {
         RunOutcome::Ended(End::NoAnswer(error)) => Ending::of_error(error),
         RunOutcome::Returned(..) => Ending::UNPROTECTED,
         RunOutcome::Failed(_) | RunOutcome::Panicked(..) | RunOutcome::Ended(_) => {
             Ending::NOT_WRITTEN
         }
-    });
+    };
+    call.ended(ending, None);
     outcome
 }
 
