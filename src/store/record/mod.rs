@@ -252,7 +252,7 @@ pub(crate) struct OwnRecord {
     pub(crate) created_at: Timestamp,
 }
 
-#[cfg(any(feature = "testing", feature = "fuzzing"))]
+#[cfg(feature = "testing")]
 impl OwnRecord {
     /// Creates a new owner. Its attempt is 1 unless a record changes that.
     pub(crate) fn first(
@@ -302,7 +302,7 @@ pub(crate) fn item(
 }
 
 /// Returns the item of a new owner.
-#[cfg(any(feature = "testing", feature = "fuzzing", test))]
+#[cfg(any(feature = "testing", test))]
 pub(crate) fn pending_item(
     schema: &TableSchema,
     own_record: &OwnRecord,
