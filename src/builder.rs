@@ -1,6 +1,7 @@
 //! The settings of an [`Idempotency`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -400,6 +401,7 @@ impl Builder {
             clock_tolerance: self.clock_tolerance,
             log: self.log,
             coding: self.coding,
+            transactions: AtomicU32::new(1),
             cache,
         };
         Idempotency { core: Arc::new(core) }

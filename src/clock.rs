@@ -1,10 +1,9 @@
 //! The clocks, waiting and randomness. No other file reads them. The rules for times are in the
 //! protocol's `time.rs`.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +26,7 @@ pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 
 /// The clocks of this machine. Clones share their source.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct LocalClocks {
     wall: SharedTimeSource,
     origin: Instant,
@@ -51,8 +50,9 @@ impl LocalClocks {
 }
 
 /// The local clocks, and what is known of DynamoDB's clock.
+#[derive(Debug)]
 pub(crate) struct Clock {
-    local: LocalClocks,
+    pub(crate) local: LocalClocks,
     learned: Mutex<Option<Learned>>,
 }
 
@@ -61,30 +61,23 @@ impl Clock {
         Self { local: LocalClocks::new(wall, shift), learned: Mutex::new(None) }
     }
 
-    pub(crate) fn local(&self) -> &LocalClocks {
-        &self.local
-    }
-
     pub(crate) fn now(&self) -> Local {
         self.local.now()
     }
 
-    fn learned(&self) -> Option<Learned> {
-        *self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn learned(&self) -> MutexGuard<'_, Option<Learned>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How far DynamoDB's clock is ahead of the wall clock, in ms; zero while it is unknown.
-    #[cfg_attr(
-        not(any(feature = "admin", test)),
-        expect(dead_code, reason = "only the doctor reports it")
-    )]
+    #[cfg(any(feature = "admin", test))]
     pub(crate) fn offset(&self) -> i64 {
         self.learned().map_or(0, |learned| learned.offset)
     }
 
     /// Reads both clocks.
     pub(crate) fn moment(&self) -> Now {
-        Now { local: self.now(), learned: self.learned() }
+        Now { local: self.now(), learned: *self.learned() }
     }
 
     /// The best estimate of DynamoDB's time. Not for use in records.
@@ -94,20 +87,19 @@ impl Clock {
 
     /// Learns DynamoDB's time from a response.
     pub(crate) fn observe(&self, time: StoreTime) {
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = self.learned();
         *learned = Some(Learned::observe(*learned, time));
     }
 
     /// Uses the local clock until a response contains DynamoDB's time. Called if a response contains
     /// no time, or if no request is sent.
     pub(crate) fn trust_local(&self) {
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        learned.get_or_insert_with(|| Learned::undated(self.now()));
+        self.learned().get_or_insert_with(|| Learned::undated(self.now()));
     }
 
     /// Discards the learned time, because the responses reached another machine.
     pub(crate) fn reset(&self) {
-        *self.learned.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.learned() = None;
     }
 
     /// The time at which a response's record is evaluated.
@@ -124,7 +116,15 @@ impl Clock {
         let wall = Timestamp::from_system(received).min(now.wall.plus(MAX_AHEAD));
         if now.wall.since(wall) > MAX_PAST {
             static WARNING: Once = Once::new();
-            WARNING.call_once(|| warn_of_impossible_deadline(wall, now.wall));
+            WARNING.call_once(|| {
+                tracing::warn!(
+                    received_ms = wall.millis(),
+                    now_ms = now.wall.millis(),
+                    "a deadline is more than an hour in the past: it is ignored, and such calls run as \
+                     without a deadline. Local emulators send such values; on Lambda, check the deadline \
+                     that you pass"
+                );
+            });
             return None;
         }
         Some(Deadline { wall, ..now.plus(wall.since(now.wall)) })
@@ -207,21 +207,6 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     fn timer(left: Duration) -> tokio::time::Sleep {
         tokio::time::sleep(left.max(Duration::from_millis(1)))
-    }
-}
-
-fn warn_of_impossible_deadline(received: Timestamp, now: Timestamp) {
-    tracing::warn!(
-        received_ms = received.millis(),
-        now_ms = now.millis(),
-        "a deadline is more than an hour in the past: it is ignored, and such calls run as without a \
-         deadline. Local emulators send such values; on Lambda, check the deadline that you pass"
-    );
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clock").field("learned", &self.learned).finish_non_exhaustive()
     }
 }
 

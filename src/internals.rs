@@ -9,13 +9,14 @@ use http::{HeaderMap, HeaderName, Response};
 use crate::answer::codec::Coding;
 use crate::answer::{Answer, Body, HttpAnswer, Stored, pack};
 use crate::error::Error;
+use crate::fingerprint::Fingerprint;
 use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::policy::{Compression, LargeAnswers, Policy};
 use crate::protocol::Condition;
 use crate::store::Expression;
 use crate::store::key::{KeyForm, RecordKey};
-use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{self, Item, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 
 /// The default header of the idempotency key.
@@ -42,13 +43,10 @@ pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
 pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let schema = TableSchema::default();
     let record = Record::decode(&schema, item)?;
-    let Header { owner, state, attempt, created_at, expires_at, .. } = record.header;
     let version = record.header.version();
-    let State::Pending { .. } = state else { return Ok(true) };
-    let key = key()?;
-    let fingerprint = record.fingerprint;
-    let own_record = OwnRecord { key, owner, attempt, fingerprint, created_at };
-    let mut again = own_record.item(&schema, state, None, expires_at, None);
+    let State::Pending { .. } = record.header.state else { return Ok(true) };
+    let header = record.header(&Fingerprint::empty());
+    let mut again = record::item(&schema, (&key()?, &record.fingerprint), &header, None);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), record::encode_steps(steps));
     }

@@ -1,9 +1,7 @@
 //! What Lambda sends with an event.
 
-use lambda_runtime::Context;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 
 /// Set by Lambda Managed Instances: how many invocations one environment gets at once.
@@ -12,11 +10,6 @@ const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
 /// The largest response that the Runtime API accepts, in bytes of JSON: "Exceeded maximum allowed payload
 /// size (6291556 bytes)". Lambda's quotas call it 6 MB.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 6_291_556;
-
-/// The end of the invocation, if its context has a possible one: `Context::default()` has none.
-pub(crate) fn deadline(clock: &Clock, context: &Context) -> Option<Deadline> {
-    clock.deadline(context.deadline())
-}
 
 /// Rejects a concurrency that is not a number, which `lambda_runtime` would take for 1; and warns of a
 /// runtime on which the invocations that come at once have to wait for each other.

@@ -8,20 +8,18 @@ use crate::clock::{Clock, Deadline};
 /// extensions: always this invocation's, never one that was kept from an earlier one.
 #[cfg(feature = "lambda")]
 pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<Deadline> {
-    crate::invocation::deadline(clock, extensions.get::<lambda_http::Context>()?)
+    clock.deadline(extensions.get::<lambda_http::Context>()?.deadline())
 }
 
-/// The path, and the query's names and values sorted by name, as the event has them. The request's URI may
-/// not show all of them: an encoded `#` that the event brings decoded ends the path and makes the query
-/// its fragment, and a router may have taken a prefix off.
+/// The path as the event has it, and the query's names and values, sorted by name. The request's URI may
+/// not show all of the path: an encoded `#` that the event brings decoded ends it, and a router may have taken
+/// a prefix off. It has no query where that `#` makes its fragment of it.
 #[cfg(feature = "lambda")]
 pub(crate) fn path_and_query(extensions: &Extensions) -> (&str, Vec<(&str, &str)>) {
-    use lambda_http::RequestExt;
-
-    let query = extensions.query_string_parameters_ref();
+    let query = lambda_http::RequestExt::query_string_parameters_ref(extensions);
     let mut parameters: Vec<_> = query.into_iter().flat_map(|query| query.iter()).collect();
     parameters.sort_by_key(|(name, _)| *name);
-    (extensions.raw_http_path(), parameters)
+    (lambda_http::RequestExt::raw_http_path(extensions), parameters)
 }
 
 /// Without Lambda there is none.

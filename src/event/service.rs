@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::error::{Error, ErrorKind, RunError, json_fault};
 use crate::fingerprint::Fingerprint;
-use crate::invocation::{MAX_RESPONSE_BYTES, deadline};
+use crate::invocation::MAX_RESPONSE_BYTES;
 use crate::json_event::JsonEvent;
 use crate::operation::{Call, CallConfig};
 use crate::policy::Policy;
@@ -73,8 +73,9 @@ impl<P, F> Event<P, F> {
     ///
     /// # Errors
     /// The same as for [`Operation::policy`](crate::Operation::policy).
-    pub fn policy(self, change: impl FnOnce(Policy) -> Policy) -> Result<Self, Error> {
-        Ok(Self { calls: self.calls.change_policy(change).checked()?, ..self })
+    pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Result<Self, Error> {
+        self.calls = self.calls.change_policy(change).checked()?;
+        Ok(self)
     }
 
     /// Sets which part of an event must be the same in a repeat. Default: its JSON value.
@@ -145,32 +146,26 @@ where
     }
 
     fn call(&mut self, event: LambdaEvent<JsonEvent>) -> Self::Future {
-        let Self { calls, fingerprint, key_of, handler } = self.clone();
+        let Self { mut calls, fingerprint, key_of, handler } = self.clone();
         Box::pin(async move {
             let (event, context) = (event.payload, event.context);
             let payload: P = serde_json::from_str(event.get()).map_err(|source| {
-                invalid("the event is not of the type that the handler takes")
-                    .with_source(json_fault(&source))
+                let message = "the event is not of the type that the handler takes";
+                Error::new(ErrorKind::InvalidInput, message).with_source(json_fault(&source))
             })?;
             // An empty key is an error when the operation runs.
             let key = key_of(&payload).unwrap_or_default();
-            let fingerprint = match fingerprint {
+            let fingerprint = match &fingerprint {
                 Some(fingerprint) => fingerprint(&event),
                 None => Fingerprint::builder().json_text(event.get()).finish(),
             };
             // Frees memory that the handler does not need: an event may have some megabytes.
             drop(event);
-            let deadline = deadline(&calls.core().table.clock, &context);
-            let calls = calls.change_policy(|policy| {
-                let most = policy.max_answer_bytes.min(MAX_RESPONSE_BYTES);
-                policy.max_answer_bytes(most)
-            });
+            let most = &mut calls.policy.max_answer_bytes;
+            *most = (*most).min(MAX_RESPONSE_BYTES);
+            let deadline = calls.core().table.clock.deadline(context.deadline());
             let call = Call::new(calls, key).fingerprint(fingerprint).ends(deadline);
             call.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
         })
     }
-}
-
-fn invalid(message: &str) -> Error {
-    Error::new(ErrorKind::InvalidInput, message)
 }

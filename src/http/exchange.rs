@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::marker::PhantomData;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,11 +17,11 @@ use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body};
 use crate::error::{Error, ErrorKind};
 use crate::policy::{Failure, Takeover};
-use crate::run::call::CallContext;
+use crate::run::call::{CallContext, End};
 use crate::run::caller::acquire;
 use crate::run::errors::{answer_unavailable, failed};
 use crate::run::execution::Execution;
-use crate::run::runner::{self, Conclusion, Encoding, Panicked, Ran, RunOutcome};
+use crate::run::runner::{self, Conclusion, Encoding, RunOutcome};
 use crate::run::transaction::{Transaction, TransactionEncoding, run_transaction};
 use crate::run::user_code::{self, Panic};
 
@@ -117,7 +116,7 @@ where
     let span = call.signals.span();
     async {
         let acquired = match &config.reconcile {
-            None => RunOutcome::of(acquire(config.calls.core(), call).await),
+            None => acquire(config.calls.core(), call).await.map_err(RunOutcome::Ended),
             // Boxed, because requests without a hook need no room for its state.
             Some(hook) => Box::pin(reconcile::acquire(config, call, hook)).await,
         };
@@ -126,7 +125,7 @@ where
             Err(outcome) => {
                 let whole =
                     |response: Response<Bytes>| response.map(|body| Body::from(body).into());
-                return Ok(render_outcome(config, Ok(outcome), whole).unwrap_or_else(whole));
+                return Ok(render_outcome(config, outcome, whole).unwrap_or_else(whole));
             }
         };
         let handler = |execution: Execution| {
@@ -136,26 +135,25 @@ where
                 Ok(reading.await)
             }
         };
-        let ran = runner::run(&Responses(config, PhantomData), execution, handler).await;
-        render_outcome(config, ran, |response| HandlerBody::sent(config, response))
+        let outcome = runner::run(&Responses(config), execution, handler).await;
+        render_outcome(config, outcome, |response| HandlerBody::sent(config, response))
     }
     .instrument(span)
     .await
 }
 
 /// Encodes responses for the record.
-struct Responses<'a, T>(&'a Http, PhantomData<fn() -> T>);
+struct Responses<'a>(&'a Http);
 
-fn report_panic(config: &Http, panic: &Panic) {
-    let operation = config.calls.scope.operation();
-    tracing::error!(operation, panic = panic.text(), "the handler panicked");
+impl Responses<'_> {
+    fn report(&self, panic: &Panic) {
+        let operation = self.0.calls.scope.operation();
+        tracing::error!(operation, panic = panic.text(), "the handler panicked");
+    }
 }
 
-impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
-    type Value = Response<HandlerBody<B>>;
-    type Error = E;
-
-    fn conclude(&self, execution: &Execution, response: &Self::Value) -> Conclusion {
+impl<B: From<Body>, E> Encoding<Response<HandlerBody<B>>, E> for Responses<'_> {
+    fn conclude(&self, execution: &Execution, response: &Response<HandlerBody<B>>) -> Conclusion {
         let status = response.status();
         let answer = match is_stored(&self.0.store_if, status) {
             Ok(true) => HandlerBody::answer(response),
@@ -180,16 +178,14 @@ impl<B: From<Body>, E> Encoding for Responses<'_, (B, E)> {
     }
 
     fn panicked(&self, panic: &Panic) {
-        report_panic(self.0, panic);
+        self.report(panic);
     }
 }
 
-impl TransactionEncoding for Responses<'_, ()> {
-    type Value = Response<Body>;
-    const ANSWERS_PANICS: bool = true;
-
-    fn panicked(&self, panic: &Panic) {
-        report_panic(self.0, panic);
+impl TransactionEncoding<Response<Body>> for Responses<'_> {
+    fn panicked(&self, panic: &Panic) -> bool {
+        self.report(panic);
+        true
     }
 
     fn is_stored(&self, response: &Response<Body>) -> bool {
@@ -204,25 +200,22 @@ impl TransactionEncoding for Responses<'_, ()> {
 /// Returns what the client gets. The handler's own error is returned unchanged.
 fn render_outcome<B: From<Body>, V, E>(
     config: &Http,
-    ran: Ran<V, E>,
+    outcome: RunOutcome<V, E>,
     render_value: impl FnOnce(V) -> Response<B>,
 ) -> Result<Response<B>, E> {
-    let outcome = match ran {
-        Ok(outcome) => outcome,
-        Err(Panicked { instead, .. }) => match instead {
-            Some(outcome) => outcome,
-            None => return Ok(render(config, &panicked())),
-        },
-    };
     Ok(match outcome {
-        RunOutcome::Returned(value, _) | RunOutcome::Reconciled(value) => render_value(value),
+        RunOutcome::Returned(value, _) => render_value(value),
         RunOutcome::Failed(error) => return Err(error),
-        RunOutcome::Committed(answer) => stored(config, answer, AnsweredBy::Handler),
-        RunOutcome::Replayed(answer) | RunOutcome::FailureReplayed(Some(answer)) => {
+        RunOutcome::Panicked(_, Some(instead)) => {
+            return render_outcome(config, *instead, render_value);
+        }
+        RunOutcome::Panicked(_, None) => render(config, &panicked()),
+        RunOutcome::Ended(End::Committed(answer)) => stored(config, answer, AnsweredBy::Handler),
+        RunOutcome::Ended(End::Replayed(answer) | End::FailureReplayed(Some(answer))) => {
             stored(config, answer, AnsweredBy::Replay)
         }
-        RunOutcome::FailureReplayed(None) => explain(config, &failed()),
-        RunOutcome::NoAnswer(error) => explain(config, &error),
+        RunOutcome::Ended(End::FailureReplayed(None)) => explain(config, &failed()),
+        RunOutcome::Ended(End::NoAnswer(error)) => explain(config, &error),
     })
 }
 
@@ -244,14 +237,14 @@ where
             // of such a handler.
             call.policy.takeover = Takeover::Reject;
         }
-        let responses = Responses(config, PhantomData::<fn()>);
-        let ran = run_transaction(&responses, config.calls.core(), call, handler).await;
-        if let Ok(RunOutcome::NoAnswer(error)) = &ran
+        let core = config.calls.core();
+        let outcome = run_transaction(&Responses(config), core, call, handler).await;
+        if let RunOutcome::Ended(End::NoAnswer(error)) = &outcome
             && let Some(failed) = error.condition_failed()
         {
             tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");
         }
-        render_outcome(config, ran, |response: Response<Body>| {
+        render_outcome(config, outcome, |response: Response<Body>| {
             AnsweredBy::Handler.mark(response.map(B::from))
         })
     }

@@ -12,7 +12,6 @@ use super::error::BatchError;
 use super::message::Message;
 use super::response::{BatchResponse, report};
 use crate::error::Error;
-use crate::invocation::deadline;
 use crate::json_event::JsonEvent;
 use crate::run::execution::Execution;
 
@@ -87,7 +86,8 @@ impl<R: Send + 'static> Consumer<R> {
             let consumer = Arc::clone(&consumer);
             Box::pin(async move {
                 let (consumer, handler) = &*consumer;
-                let deadline = deadline(&consumer.calls.core().table.clock, &event.context);
+                let clock = &consumer.calls.core().table.clock;
+                let deadline = clock.deadline(event.context.deadline());
                 let batch = (consumer.source.split)(
                     consumer.source.name,
                     event.payload.get(),

@@ -7,18 +7,23 @@ use crate::answer::{Answer, reason, to_json};
 use crate::error::{Error, ErrorKind, json_fault};
 use crate::run::errors::answer_unavailable;
 
-/// Encodes the answer of a reconcile hook for the record.
-pub(super) fn encode_value<T: Serialize>(value: &T) -> Answer {
+/// Returns the stored form of a value. If it cannot be serialized, its repeats get an error.
+pub(super) fn encode<T: Serialize>(value: &T, report: impl FnOnce(&str)) -> Answer {
     to_json(value).map_or_else(
         |error| {
-            tracing::error!(
-                reason = error,
-                "a reconcile hook's answer cannot be stored: repeats get an error"
-            );
+            report(&error);
             Answer::Unavailable(reason::NOT_SERIALIZABLE.into())
         },
-        |json| Answer::Json(json.into()),
+        json,
     )
+}
+
+pub(super) fn json(json: String) -> Answer {
+    Answer::Json(json.into())
+}
+
+pub(super) fn report_unstorable(reason: &str) {
+    tracing::error!(reason, "a reconcile hook's answer cannot be stored: repeats get an error");
 }
 
 pub(super) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {

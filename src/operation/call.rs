@@ -10,18 +10,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
-use super::answer::{decode, encode_value};
+use super::answer::{decode, encode, json, report_unstorable};
 use super::config::CallConfig;
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
-use crate::answer::{Answer, AnswerRules, reason, to_json};
+use crate::answer::{Answer, AnswerRules};
 use crate::clock::Deadline;
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
+use crate::idempotency::Idempotency;
 use crate::policy::Failure;
-use crate::run::call::CallContext;
+use crate::run::call::{CallContext, End};
 use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::completion::Storage;
+use crate::run::core::Core;
 use crate::run::errors::failed;
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
@@ -310,26 +312,24 @@ impl<Hook, Errors> Call<Hook, Errors> {
         Hook: ReconcileHook<T, E>,
         Errors: KeptErrors<E>,
     {
-        let (config, call, hook) = self.ready()?;
-        let core = config.core();
+        let (core, call, hook) = self.ready()?;
+        let core = &core;
         let span = call.signals.span();
         async {
-            let encoding = Json::<T, E, Errors>(PhantomData);
+            let encoding = Json::<Errors>(PhantomData);
             let acquired = match hook.hook() {
-                None => RunOutcome::of(acquire(core, call).await),
+                None => acquire(core, call).await.map_err(RunOutcome::Ended),
                 Some(hook) => {
                     let resolved = |answer: &Reconciled<T, E>| {
-                        answer.resolved(encode_value, |error| encoding.failure(error))
+                        let encoded = |value: &T| encode(value, report_unstorable);
+                        answer.resolved(encoded, |error| Errors::encode(error).map(json))
                     };
                     // Boxed, because calls without a hook need no room for its state.
                     Box::pin(acquire_with_hook(core, call, hook, resolved)).await
                 }
             };
             let outcome = match acquired {
-                Ok(execution) => match run(&encoding, execution, handler).await {
-                    Ok(outcome) => outcome,
-                    Err(panicked) => panicked.panic.resume(),
-                },
+                Ok(execution) => run(&encoding, execution, handler).await,
                 Err(outcome) => outcome,
             };
             outcome_of::<T, E, Errors>(outcome)
@@ -339,22 +339,15 @@ impl<Hook, Errors> Call<Hook, Errors> {
     }
 
     /// Checks the key and the payload, and prepares the call for the engine.
-    pub(super) fn ready(self) -> Result<(CallConfig, CallContext, Hook), Error> {
+    pub(super) fn ready(self) -> Result<(Arc<Core>, CallContext, Hook), Error> {
         let Self { config, key, fingerprint, deadline, hook, .. } = self;
-        let core = config.core();
-        let key = core.record_key(&config.scope, &key, config.policy.key_form);
+        let CallConfig { idempotency: Idempotency { core }, scope, policy } = config;
+        let key = core.record_key(&scope, &key, policy.key_form);
         let fingerprint = fingerprint.map_err(fingerprint::unserializable);
         let identity = key.and_then(|key| Ok((key, fingerprint?)));
-        let policy = config.policy.clone();
-        let call = CallContext::new(
-            core,
-            &config.scope,
-            identity,
-            policy,
-            deadline,
-            AnswerRules::FUNCTION,
-        )?;
-        Ok((config, call, hook))
+        let answers = AnswerRules::FUNCTION;
+        let call = CallContext::new(&core, &scope, identity, policy, deadline, answers)?;
+        Ok((core, call, hook))
     }
 }
 
@@ -387,49 +380,38 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
         RunOutcome::Returned(value, Storage::NotStored) => Outcome::NothingExecuted(value),
         RunOutcome::Returned(value, Storage::Unprotected) => Outcome::Unprotected(value),
         RunOutcome::Returned(value, Storage::Unconfirmed) => Outcome::Unconfirmed(value),
-        RunOutcome::Committed(answer) => Outcome::Executed(decode(&answer)?),
-        RunOutcome::Reconciled(value) => Outcome::Reconciled(value),
-        RunOutcome::Replayed(answer) => Outcome::Replayed(decode(&answer)?),
+        RunOutcome::Returned(value, Storage::Reconciled) => Outcome::Reconciled(value),
         RunOutcome::Failed(error) => return Err(RunError::Handler(error)),
-        RunOutcome::FailureReplayed(answer) => {
+        RunOutcome::Panicked(panic, _) => panic.resume(),
+        RunOutcome::Ended(End::Committed(answer)) => Outcome::Executed(decode(&answer)?),
+        RunOutcome::Ended(End::Replayed(answer)) => Outcome::Replayed(decode(&answer)?),
+        RunOutcome::Ended(End::FailureReplayed(answer)) => {
             let error = match &answer {
                 Some(Answer::Json(json)) => Errors::decode(json),
                 Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
             };
             return Err(error.map_or_else(|| failed().into(), RunError::Handler));
         }
-        RunOutcome::NoAnswer(error) => return Err(error.into()),
+        RunOutcome::Ended(End::NoAnswer(error)) => return Err(error.into()),
     })
 }
 
 /// Encodes a function's answer and its errors as JSON.
-pub(super) struct Json<T, E, Errors>(pub(super) Types<(T, E, Errors)>);
+pub(super) struct Json<Errors>(pub(super) PhantomData<fn() -> Errors>);
 
-type Types<T> = PhantomData<fn() -> T>;
-
-impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding for Json<T, E, Errors> {
-    type Value = T;
-    type Error = E;
-
+impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding<T, E> for Json<Errors> {
     fn conclude(&self, execution: &Execution, value: &T) -> Conclusion {
-        Conclusion::Completed(match to_json(value) {
-            Ok(json) => Answer::Json(json.into()),
-            Err(reason) => {
-                execution.report_unstorable(&reason);
-                Answer::Unavailable(reason::NOT_SERIALIZABLE.into())
-            }
-        })
+        Conclusion::Completed(encode(value, |reason| execution.report_unstorable(reason)))
     }
 
     fn failure(&self, error: &E) -> Option<Answer> {
-        Errors::encode(error).map(|json| Answer::Json(json.into()))
+        Errors::encode(error).map(json)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::idempotency::Idempotency;
 
     fn idempotency() -> Idempotency {
         let config = aws_sdk_dynamodb::Config::builder()

@@ -104,28 +104,24 @@ impl<Errors> Call<Unset, Errors> {
         T: Serialize + DeserializeOwned,
         Errors: KeptErrors<E>,
     {
-        let (config, call, Unset) = self.ready()?;
+        let (core, call, Unset) = self.ready()?;
         let span = call.signals.span();
         async {
-            let encoding = Json::<T, E, Errors>(PhantomData);
             let build = async { build().await };
-            let done = run_transaction(&encoding, config.core(), call, build).await;
-            outcome_of::<T, E, Errors>(done.unwrap_or_else(|panicked| panicked.panic.resume()))
+            let outcome = run_transaction(&Json::<Errors>(PhantomData), &core, call, build).await;
+            outcome_of::<T, E, Errors>(outcome)
         }
         .instrument(span)
         .await
     }
 }
 
-impl<T: Serialize, E, Errors: KeptErrors<E>> TransactionEncoding for Json<T, E, Errors> {
-    type Value = T;
-    const ANSWERS_PANICS: bool = false;
-
+impl<T: Serialize, Errors> TransactionEncoding<T> for Json<Errors> {
     fn is_stored(&self, _: &T) -> bool {
         true
     }
 
     fn answer(&self, value: &T) -> Result<Answer, Error> {
-        Ok(Answer::Json(json(value)?.into()))
+        json(value)
     }
 }

@@ -66,21 +66,17 @@ where
 )]
 pub trait KeptErrors<E> {
     /// Returns the JSON of an error, or `None` if it is not stored. Repeats then get `Failed`.
-    fn encode(error: &E) -> Option<String>;
-
-    /// Returns a stored error, or `None` if it cannot be read.
-    fn decode(json: &[u8]) -> Option<E>;
-}
-
-impl<E> KeptErrors<E> for Unset {
     fn encode(_: &E) -> Option<String> {
         None
     }
 
+    /// Returns a stored error, or `None` if it cannot be read.
     fn decode(_: &[u8]) -> Option<E> {
         None
     }
 }
+
+impl<E> KeptErrors<E> for Unset {}
 
 impl<E: Serialize + DeserializeOwned> KeptErrors<E> for E {
     fn encode(error: &E) -> Option<String> {

@@ -1,4 +1,4 @@
-//! The values that the settings of a policy can take.
+//! The values that the settings of a policy can take, of which the protocol knows nothing.
 
 /// How long an owner holds the key.
 ///
@@ -14,8 +14,6 @@
 /// // A 15-minute function whose crash frees its key within half a minute.
 /// let policy = Policy::default().lease(Lease::Renewed(Duration::from_secs(30)));
 /// ```
-pub use crate::protocol::policy::Lease;
-
 /// What a repeat gets while the owner's lease is live.
 ///
 /// ```
@@ -26,8 +24,6 @@ pub use crate::protocol::policy::Lease;
 ///
 /// let policy = Policy::default().in_progress(InProgress::Wait { timeout: Duration::from_secs(5) });
 /// ```
-pub use crate::protocol::policy::InProgress;
-
 /// What a failure of the handler leaves in the record.
 ///
 /// A failure is an `Err` or a panic; in HTTP also a status that is not stored.
@@ -38,8 +34,6 @@ pub use crate::protocol::policy::InProgress;
 ///
 /// let policy = Policy::default().failure(Failure::Retain { max_attempts: 3 });
 /// ```
-pub use crate::protocol::policy::Failure;
-
 /// What happens to a running handler when its lease expires or is lost.
 ///
 /// ```
@@ -85,8 +79,6 @@ pub enum LeaseExpired {
 ///
 /// let policy = Policy::default().takeover(Takeover::Reject);
 /// ```
-pub use crate::protocol::policy::Takeover;
-
 /// What a repeat gets once the operation has completed.
 ///
 /// ```
@@ -95,8 +87,6 @@ pub use crate::protocol::policy::Takeover;
 ///
 /// let policy = Policy::default().completed(Completed::Execute);
 /// ```
-pub use crate::protocol::policy::Completed;
-
 /// What a call sends first, which decides what first runs and repeats cost.
 ///
 /// No setting lets a handler run before the write that acquires the key.
@@ -115,8 +105,6 @@ pub use crate::protocol::policy::Completed;
 /// }
 /// # Ok(()) });
 /// ```
-pub use crate::protocol::policy::FirstRequest;
-
 /// Whether answers are stored compressed.
 ///
 /// ```
@@ -196,8 +184,6 @@ pub enum LargeAnswers {
 ///
 /// let policy = Policy::default().outage(Outage::Open);
 /// ```
-pub use crate::protocol::policy::Outage;
-
 /// What the caller gets when the handler ran but its completion is not confirmed.
 ///
 /// ```

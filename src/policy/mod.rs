@@ -16,13 +16,11 @@ mod choices;
 
 use std::time::Duration;
 
-pub use self::choices::{
-    Completed, Compression, Failure, FirstRequest, InProgress, LargeAnswers, Lease, LeaseExpired,
-    Outage, Takeover, Unconfirmed,
-};
-use crate::clock::Deadline;
+pub use self::choices::{Compression, LargeAnswers, LeaseExpired, Unconfirmed};
 use crate::error::{Error, ErrorKind};
-use crate::protocol::Rules;
+pub use crate::protocol::policy::{
+    Completed, Failure, FirstRequest, InProgress, Lease, Outage, Takeover,
+};
 pub use crate::store::key::KeyForm;
 
 /// How one operation behaves; every field has a safe default.
@@ -148,30 +146,6 @@ impl Policy {
         max_answer_bytes: usize, such as "2 * 1024 * 1024";
     }
 
-    /// Returns the rules that the protocol applies to a call with this policy. The pair is the
-    /// clock tolerance and the time for an acquisition.
-    pub(crate) const fn rules(
-        &self,
-        deadline: Option<Deadline>,
-        reconciles: bool,
-        (tolerance, request_timeout): (Duration, Duration),
-    ) -> Rules {
-        Rules {
-            completed: self.completed,
-            failure: self.failure,
-            takeover: self.takeover,
-            reconciles,
-            lease: self.lease,
-            in_progress: self.in_progress,
-            outage: self.outage,
-            retention: self.retention,
-            completion_timeout: self.completion_timeout,
-            deadline,
-            tolerance,
-            request_timeout,
-        }
-    }
-
     /// Checks each setting, and the settings against each other and against `clock_tolerance`.
     pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
         let second = Duration::from_secs(1);
@@ -181,13 +155,10 @@ impl Policy {
         // have expired before it is known to be valid, and its renewal could come too late.
         let shortest = clock_tolerance + 2 * second;
         let is_below = |least| length.is_some_and(|length| length < least);
+        let above = "is above 100 years";
         let settings = [
-            (self.retention > MAX_LENGTH, "Policy::retention", "is above 100 years"),
-            (
-                self.completion_timeout > MAX_LENGTH,
-                "Policy::completion_timeout",
-                "is above 100 years",
-            ),
+            (self.retention > MAX_LENGTH, "Policy::retention", above),
+            (self.completion_timeout > MAX_LENGTH, "Policy::completion_timeout", above),
             (self.retention < second, "Policy::retention", "is below 1 s"),
             (
                 self.retention < self.completion_timeout,
@@ -196,7 +167,7 @@ impl Policy {
                  then",
             ),
             (is_below(3 * second), lease, "is below 3 s"),
-            (length > Some(MAX_LENGTH), lease, "is above 100 years"),
+            (length > Some(MAX_LENGTH), lease, above),
             (is_below(shortest), lease, "is below Builder::clock_tolerance and 2 s"),
             (
                 !MAX_ANSWER_BYTES.contains(&self.max_answer_bytes),

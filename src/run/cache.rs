@@ -2,7 +2,6 @@
 //! answers to evict. This module returns an answer only to the same request, and until its retention is
 //! over by either clock.
 
-use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,9 +39,9 @@ pub(crate) struct Generation(u64);
 
 #[derive(Clone)]
 pub(crate) struct Entry {
-    fingerprint: Fingerprint,
-    until: Deadline,
-    answer: Answer,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) until: Deadline,
+    pub(crate) answer: Answer,
 }
 
 #[derive(Clone)]
@@ -124,21 +123,8 @@ impl Cache {
     }
 }
 
-impl Entry {
-    pub(crate) fn new(fingerprint: &Fingerprint, until: Deadline, answer: Answer) -> Self {
-        Self { fingerprint: *fingerprint, until, answer }
-    }
-}
-
 fn entry_bytes(pk: &str, answer: usize) -> usize {
     ENTRY_BYTES + pk.len() + answer
-}
-
-/// Shows neither keys nor answers.
-impl fmt::Debug for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]
@@ -150,11 +136,15 @@ mod tests {
     use aws_smithy_async::time::{SharedTimeSource, TimeSource};
 
     use super::*;
+    use crate::answer::AnswerRules;
     use crate::fault_injection::ClockShift;
     use crate::policy::{Completed, Policy};
     use crate::protocol::time::Timestamp;
+    use crate::run::call::CallContext;
     use crate::run::core::Core;
+    use crate::run::driver::{Session, SessionKind};
     use crate::store::key::RecordKey;
+    use crate::store::record::OwnerId;
 
     const LATER: i64 = 1_000;
 
@@ -293,13 +283,19 @@ mod tests {
             (&execute, answer(1), false),
         ] {
             let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
-            let generation = core.cache_generation(&key);
-            let request = (&key, &fingerprint("f"));
-            assert_eq!(
-                core.cache_answer(generation, request, policy, i64::MAX, answer.clone()),
-                is_kept
-            );
             let cache = core.cache.as_ref().unwrap();
+            let call = CallContext::new(
+                &core,
+                &"scope".into(),
+                Ok::<_, Error>((key.clone(), fingerprint("f"))),
+                policy.clone(),
+                None,
+                AnswerRules::FUNCTION,
+            );
+            let call = call.unwrap();
+            let mut session = Session::new(&core, &call, OwnerId(1), SessionKind::Acquisition);
+            session.note_generation();
+            assert_eq!(session.cache(i64::MAX, answer.clone()), is_kept);
             let found = cache.get(key.as_str(), &fingerprint("f"), &core.table.clock);
             assert_eq!(found.is_some(), is_kept, "{answer:?}");
             core.invalidate_cached(&key);

@@ -10,6 +10,25 @@ use crate::run::core::Core;
 use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
+/// How a call ends whose own handler or hook does not decide its answer.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The answer that the handler has committed.
+    Committed(Answer),
+    /// The answer of another execution.
+    Replayed(Answer),
+    /// The failure of an earlier execution, if it is available.
+    FailureReplayed(Option<Answer>),
+    /// No answer, for this reason.
+    NoAnswer(Error),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::NoAnswer(error)
+    }
+}
+
 /// One call of an operation.
 #[derive(Clone)]
 pub(crate) struct CallContext {
@@ -39,9 +58,8 @@ impl CallContext {
     ) -> Result<Self, E> {
         if !core.is_disabled {
             let (key, fingerprint) = identity?;
-            let signals = Signals::new(&key, core.log);
-            let has_record = true;
-            return Ok(Self { has_record, key, fingerprint, policy, deadline, answers, signals });
+            let call = Self::without_record(core, key, policy, deadline, answers);
+            return Ok(Self { has_record: true, fingerprint, ..call });
         }
         let operation = scope.operation();
         tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
@@ -62,9 +80,9 @@ impl CallContext {
         Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
     }
 
-    /// Signals the ending of a call that has run nothing.
-    pub(crate) fn ended(&self, ending: Ending) {
-        self.signals.ended(self.key.operation(), ending, None);
+    /// Signals the ending of the call, with the attempt if one was counted.
+    pub(crate) fn ended(&self, ending: Ending, attempt: Option<u32>) {
+        self.signals.ended(self.key.operation(), ending, attempt);
     }
 
     /// When the last round trip has to end, so that the answer is returned before the deadline.
@@ -89,8 +107,27 @@ impl CallContext {
 
     /// The rules that this call follows.
     pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
-        let times = (core.clock_tolerance, core.table.request_timeout);
-        self.policy.rules(self.deadline, reconciles, times)
+        let policy = &self.policy;
+        Rules {
+            completed: policy.completed,
+            failure: policy.failure,
+            takeover: policy.takeover,
+            reconciles,
+            lease: policy.lease,
+            in_progress: policy.in_progress,
+            outage: policy.outage,
+            retention: policy.retention,
+            completion_timeout: policy.completion_timeout,
+            deadline: self.deadline,
+            tolerance: core.clock_tolerance,
+            request_timeout: core.table.request_timeout,
+        }
+    }
+
+    /// Whether the cache of this process takes an answer of so many bytes.
+    pub(crate) fn is_cacheable(&self, core: &Core, bytes: usize) -> bool {
+        self.policy.completed == Completed::Replay
+            && core.cache.as_ref().is_some_and(|cache| cache.has_room(self.key.as_str(), bytes))
     }
 
     /// The call's answer, if this process keeps it.

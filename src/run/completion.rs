@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::answer::{Answer, Stored, reason};
+use crate::answer::{Answer, Stored};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::Unconfirmed;
-use crate::protocol::{FailureWrite, FinishResult, State, Write};
-use crate::run::call::CallContext;
-use crate::run::driver::{Session, WriteBody};
-use crate::run::errors::outcome_unknown;
+use crate::protocol::{FailureWrite, FinishResult, State};
+use crate::run::call::{CallContext, End};
+use crate::run::driver::{Session, SessionKind, report_unstorable};
+use crate::run::errors::{commit_unknown, lease_lost, outcome_unknown};
 use crate::run::execution::{Execution, Inner};
 use crate::run::placement::{PartsPlan, Place};
-use crate::run::transaction::commit_unknown;
 use crate::signals::Ending;
 use crate::store::record::{ONE_BYTE, Record};
 
@@ -27,121 +25,61 @@ pub(crate) enum Storage {
     Stored,
     /// It is not stored: it is a failure, or the handler has executed nothing.
     NotStored,
+    /// It is that of a hook, and stored.
+    Reconciled,
     /// There was no record to store it in.
     Unprotected,
     /// DynamoDB did not confirm the write in time.
     Unconfirmed,
 }
 
-/// The end of an execution that replaces what the handler returned.
-#[derive(Debug)]
-pub(crate) enum Overruled {
-    /// A commit was applied, with this answer.
-    Committed(Answer),
-    /// Another owner has the record. Contains its answer, if it has completed the same request.
-    LeaseLost(Option<Answer>),
-    /// The record is released, failed or absent. Nothing was written.
-    NothingCommitted,
-    /// DynamoDB did not confirm a write in time: it was applied as a whole, or not at all.
-    Unknown(Error),
-}
-
-/// The body of a completion: the answer.
-struct AnswerBody<'a> {
-    execution: &'a Execution,
-    response: Stored,
-    is_replaced: bool,
-}
-
-impl WriteBody for AnswerBody<'_> {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
-        Ok(Some(self.response.attribute()))
-    }
-
-    /// DynamoDB accepted the pending record, so it rejects the answer.
-    fn replace_unstorable(&mut self, error: &Error) -> bool {
-        if self.is_replaced {
-            return false;
-        }
-        self.execution.report_unstorable(&error.to_string());
-        self.response = Stored::unavailable(reason::REJECTED);
-        self.is_replaced = true;
-        true
-    }
-}
-
-/// The body of a failure's write: the failure, if it is kept.
-struct FailureBody(Option<Stored>);
-
-impl WriteBody for FailureBody {
-    async fn response(
-        &mut self,
-        write: &Write,
-        _: Duration,
-    ) -> Result<Option<AttributeValue>, Error> {
-        match write.record.state {
-            State::Failed => Ok(self.0.as_ref().map(Stored::attribute)),
-            State::Pending { .. } | State::Completed | State::Released => Ok(None),
-        }
-    }
-}
-
 impl Execution {
     /// Stores the answer. Retries until the write is confirmed or rejected, or the time is over. If the
     /// answer cannot be stored, the record is completed with the reason. Boxed, so that the futures of
     /// callers stay small.
-    pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Result<Storage, Overruled>> {
-        self.store_answer(answer).boxed()
-    }
-
-    async fn store_answer(&self, answer: Answer) -> Result<Storage, Overruled> {
-        let Inner { core, call, .. } = &*self.inner;
-        let now = core.table.clock.moment();
-        let until = self.finish().tries_until(now);
-        let answer = call.answers.stored(answer);
-        let is_cacheable = core.is_cacheable(&call.key, &call.policy, answer.bytes());
-        let copy = is_cacheable.then(|| answer.detached());
-        let (response, in_parts) = self.place(answer, until).await;
-        let (expires_at, command) = {
-            let (mut end, now) = (self.finish(), core.table.clock.moment());
-            let expires_at = in_parts.unwrap_or_else(|| end.estimate(now).1);
-            (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
-        };
-        let mut body = AnswerBody { execution: self, response, is_replaced: false };
-        let mut session = self.session();
-        let ended = session.drive(&mut &self.inner.finish, command, &mut body).await;
-        match ended {
-            FinishResult::Stored => {
-                // If the record has a reason instead of the answer, repeats get the reason.
-                let copy = copy.filter(|_| !body.response.is_unavailable());
-                let request = (&call.key, &call.fingerprint);
-                let is_cached = copy.is_some_and(|answer| {
-                    core.cache_answer(session.generation, request, &call.policy, expires_at, answer)
-                });
-                if !is_cached {
-                    core.invalidate_cached(&call.key);
+    pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Result<Storage, End>> {
+        let completing = async move {
+            let Inner { core, call, .. } = &*self.inner;
+            let now = core.table.clock.moment();
+            let until = self.finish().tries_until(now);
+            let answer = call.answers.stored(answer);
+            let copy = call.is_cacheable(core, answer.bytes()).then(|| answer.detached());
+            let (response, in_parts) = self.place(answer, until).await;
+            let (expires_at, command) = {
+                let (mut end, now) = (self.finish(), core.table.clock.moment());
+                let expires_at = in_parts.unwrap_or_else(|| end.estimate(now).1);
+                (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
+            };
+            let mut session = self.session();
+            (session.answer, session.is_replaceable) = (Some(response), true);
+            let ended = session.drive(&mut &self.inner.finish, command).await;
+            match ended {
+                FinishResult::Stored => {
+                    // If the record has a reason instead of the answer, repeats get the reason.
+                    let is_reason = session.answer.as_ref().is_none_or(Stored::is_unavailable);
+                    let copy = copy.filter(|_| !is_reason);
+                    if !copy.is_some_and(|answer| session.cache(expires_at, answer)) {
+                        core.invalidate_cached(&call.key);
+                    }
+                    self.succeeded();
+                    if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }
                 }
-                self.succeeded();
-                if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }
+                FinishResult::Committed => {
+                    self.succeeded();
+                    Err(End::Committed(self.own_answer(&mut session).await))
+                }
+                FinishResult::LeaseLost if self.is_protected() => {
+                    Err(self.lost_lease(&mut session).await)
+                }
+                FinishResult::LeaseLost
+                | FinishResult::FailureWritten
+                | FinishResult::NothingWritten(_)
+                | FinishResult::NotCommitted(_)
+                | FinishResult::Unknown
+                | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()).await,
             }
-            FinishResult::Committed => {
-                self.succeeded();
-                Err(Overruled::Committed(self.own_answer(&mut session).await))
-            }
-            FinishResult::LeaseLost if self.is_protected() => {
-                self.ended_as(Ending::LeaseLost);
-                Err(Overruled::LeaseLost(self.answer_of_other_owner(&mut session).await))
-            }
-            FinishResult::LeaseLost => {
-                self.ended_as(Ending::FailOpen);
-                self.without_record()
-            }
-            FinishResult::FailureWritten
-            | FinishResult::NothingWritten(_)
-            | FinishResult::NotCommitted(_)
-            | FinishResult::Unknown
-            | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()).await,
-        }
+        };
+        completing.boxed()
     }
 
     /// Places the answer, or the reason why it cannot be stored. Also returns until when its parts are kept,
@@ -153,14 +91,13 @@ impl Execution {
         let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
         let (owner, time) = (own_record.owner, self.time_for_parts(until));
         let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
-        match core.place_answer(answer, Place { parts, ..self.place_in_record() }).await {
-            Ok(stored @ Stored::Parts(_)) => (stored, in_parts),
-            Ok(stored) => (stored, None),
-            Err(unplaced) => {
-                self.report_unstorable(&unplaced.to_string());
-                (unplaced.replacement(), None)
-            }
-        }
+        let place = Place { parts, ..self.place_in_record() };
+        let stored = core.place_answer(answer, place).await.unwrap_or_else(|unstorable| {
+            self.report_unstorable(&unstorable.to_string());
+            unstorable.replacement()
+        });
+        let in_parts = in_parts.filter(|_| matches!(stored, Stored::Parts(_)));
+        (stored, in_parts)
     }
 
     /// The place of an answer that must lie in the record.
@@ -183,41 +120,37 @@ impl Execution {
     }
 
     pub(crate) fn report_unstorable(&self, reason: &str) {
-        tracing::error!(
-            operation = self.operation(),
-            reason,
-            "an operation completed and its answer cannot be stored: repeats get an error"
-        );
+        report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
     /// A commit without a record may still be applied. Then its answer counts, not the handler's.
-    fn without_record(&self) -> Result<Storage, Overruled> {
+    fn without_record(&self) -> Result<Storage, End> {
         if self.has_commit_in_doubt() {
-            return Err(Overruled::Unknown(commit_unknown()));
+            return Err(commit_unknown().into());
         }
         Ok(Storage::Unprotected)
     }
 
-    async fn unconfirmed(&self, error: Error) -> Result<Storage, Overruled> {
+    async fn unconfirmed(&self, error: Error) -> Result<Storage, End> {
         if !self.is_protected() {
-            self.ended_as(Ending::FailOpen);
+            self.ended_as(Ending::FAIL_OPEN);
             return self.without_record();
         }
-        self.ended_as(Ending::Unconfirmed);
+        self.ended_as(Ending::UNCONFIRMED);
         tracing::error!(
             operation = self.operation(), attempt = self.attempt(), %error,
             "the handler ran and its completion could not be confirmed: it may run again once \
              the lease is over"
         );
         if self.has_commit_in_doubt() {
-            return Err(Overruled::Unknown(commit_unknown()));
+            return Err(commit_unknown().into());
         }
         if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
             self.undo().await;
         }
         match self.policy().unconfirmed {
             Unconfirmed::Answer => Ok(Storage::Unconfirmed),
-            Unconfirmed::Error => Err(Overruled::Unknown(outcome_unknown(error))),
+            Unconfirmed::Error => Err(outcome_unknown(error).into()),
         }
     }
 
@@ -238,92 +171,90 @@ impl Execution {
         core.open(stored, &call.key, &call.policy, call.answer_by()).await
     }
 
-    /// The answer stored by the owner that took over, if it completed the same request.
-    pub(crate) async fn answer_of_other_owner(&self, session: &mut Session<'_>) -> Option<Answer> {
+    /// The answer stored by the owner that took over, if it completed the same request, or the error.
+    pub(crate) async fn lost_lease(&self, session: &mut Session<'_>) -> End {
+        self.ended_as(Ending::LEASE_LOST);
         tracing::error!(
             operation = self.operation(),
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
         let Inner { core, call: CallContext { fingerprint, .. }, .. } = &*self.inner;
-        let record = session.last.take()?;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
         // A delayed completion can restore a record that TTL has deleted.
-        let is_answer = record.header.state == State::Completed
-            && !record.header(fingerprint).is_past_retention(now)
-            && fingerprint.matches(&record.fingerprint);
+        let is_answer = |record: &Record| {
+            record.header.state == State::Completed
+                && !record.header.is_past_retention(now)
+                && fingerprint.matches(&record.fingerprint)
+        };
+        let answer = session.last.take().filter(is_answer).and_then(|record| record.answer);
         // A caller that cannot read it now can retry.
-        let Record { answer, .. } = record;
-        self.open(answer.filter(|_| is_answer)?).await.ok()
+        let answer = match answer {
+            Some(stored) => self.open(stored).await.ok(),
+            None => None,
+        };
+        answer.map_or_else(|| lease_lost().into(), End::Replayed)
     }
 
     /// Ends a failed execution by the policy. The result of the write does not replace the handler's own
     /// error; that of a commit does, which [`close`](Self::close) returns.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
-        if !self.policy().failure.is_kept() {
-            return self.end_without_answer(self.release(), None).await;
-        }
         let Inner { core, call, steps, .. } = &*self.inner;
-        let failure = failure.and_then(|failure| {
+        let failure = failure.filter(|_| call.policy.failure.is_kept()).and_then(|failure| {
             let failure = call.answers.stored(failure);
-            core.place_failure(failure, steps.bytes(), &call.key, &call.policy)
+            core.place_failure(failure, steps.lock().bytes, &call.key, &call.policy)
         });
-        self.end_without_answer(FailureWrite::Keep, failure).await;
+        self.end_without_answer(self.failure_write(), failure).await;
     }
 
     /// Restores the previous record, because nothing was executed. An execution that has stored a step has
     /// executed something: its record is kept as FAILED.
     pub(crate) async fn undo(&self) {
-        if self.inner.steps.were_sent() {
+        if self.inner.steps.lock().are_sent {
             self.end_without_answer(FailureWrite::Keep, None).await;
         } else {
             self.end_without_answer(FailureWrite::Undo, self.inner.failure.clone()).await;
         }
     }
 
-    /// The write that resolves a commit in doubt: the one of a failure.
+    /// The write of a failure, which also resolves a commit in doubt. It releases the key, or keeps the record
+    /// as FAILED: by the policy, or if it has steps, so that the next attempt continues after them.
     pub(crate) fn failure_write(&self) -> FailureWrite {
-        if self.policy().failure.is_kept() { FailureWrite::Keep } else { self.release() }
-    }
-
-    /// Releases the key, or keeps the record as FAILED if it has steps, so that the next attempt continues
-    /// after them.
-    fn release(&self) -> FailureWrite {
-        if self.inner.steps.may_be_stored() { FailureWrite::Keep } else { FailureWrite::Release }
+        let is_kept = self.policy().failure.is_kept() || self.inner.steps.may_be_stored();
+        if is_kept { FailureWrite::Keep } else { FailureWrite::Release }
     }
 
     /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as
     /// [`acquire`](crate::run::caller::acquire) is.
     fn end_without_answer(&self, end: FailureWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
-        self.write_failure(end, failure).boxed()
-    }
-
-    async fn write_failure(&self, end: FailureWrite, failure: Option<Stored>) {
-        let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
-        let mut session = self.session();
-        let ended =
-            session.drive(&mut &self.inner.finish, command, &mut FailureBody(failure)).await;
-        match ended {
-            FinishResult::FailureWritten => self.ended_as(match end {
-                FailureWrite::Release | FailureWrite::Undo => Ending::Released,
-                FailureWrite::Keep => Ending::Failed,
-            }),
-            FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LeaseLost),
-            FinishResult::LeaseLost => self.ended_as(Ending::FailOpen),
-            // A commit was applied before: `close` returns its answer.
-            FinishResult::Stored | FinishResult::Committed => {}
-            FinishResult::NothingWritten(_)
-            | FinishResult::NotCommitted(_)
-            | FinishResult::Unknown
-            | FinishResult::Unconfirmed => {
-                self.ended_as(Ending::Unconfirmed);
-                let error = session.take_error();
-                tracing::error!(
-                    operation = self.operation(), ?end, %error,
-                    "the record of a failed operation could not be changed: its key is free when \
-                     the lease ends"
-                );
+        let ending = async move {
+            let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
+            let mut session = self.session();
+            session.answer = failure;
+            let ended = session.drive(&mut &self.inner.finish, command).await;
+            match ended {
+                FinishResult::FailureWritten => self.ended_as(match end {
+                    FailureWrite::Release | FailureWrite::Undo => Ending::RELEASED,
+                    FailureWrite::Keep => Ending::FAILED,
+                }),
+                FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LEASE_LOST),
+                FinishResult::LeaseLost => self.ended_as(Ending::FAIL_OPEN),
+                // A commit was applied before: `close` returns its answer.
+                FinishResult::Stored | FinishResult::Committed => {}
+                FinishResult::NothingWritten(_)
+                | FinishResult::NotCommitted(_)
+                | FinishResult::Unknown
+                | FinishResult::Unconfirmed => {
+                    self.ended_as(Ending::UNCONFIRMED);
+                    let error = session.take_error();
+                    tracing::error!(
+                        operation = self.operation(), ?end, %error,
+                        "the record of a failed operation could not be changed: its key is free when \
+                         the lease ends"
+                    );
+                }
             }
-        }
+        };
+        ending.boxed()
     }
 }

@@ -4,59 +4,21 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
-use crate::answer::Stored;
+use crate::answer::{Answer, Stored, Unstorable, reason};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
 use crate::protocol::{
     Cause, Command, Form, Header, Machine, Outcome, ReadResult, Reply, State, Write, WriteResult,
 };
-use crate::run::cache::Generation;
+use crate::run::cache::{Entry, Generation};
+use crate::run::call::CallContext;
 use crate::run::core::Core;
-use crate::store::key::RecordKey;
-use crate::store::record::{Item, OwnerId, Record, check_steps};
+use crate::run::hook::{Reconciled, Resolved};
+use crate::run::placement::{PartsPlan, Place};
+use crate::store::record::{
+    self, Bound, Item, ONE_BYTE, OwnerId, Record, check_steps, steps_bytes,
+};
 use crate::store::{self, Consistency};
-
-/// What the writes of a call contain besides the record's header: an answer and the caller's items.
-pub(crate) trait WriteBody: Send {
-    /// Returns the answer for a write that has one. Its parts are written first. After an error the write
-    /// is not sent, and the machine gets the error as if DynamoDB had returned it.
-    async fn response(
-        &mut self,
-        write: &Write,
-        limit: Duration,
-    ) -> Result<Option<AttributeValue>, Error>
-    where
-        Self: Sized;
-
-    /// The caller's items of a transaction.
-    fn items(&self) -> &[TransactWriteItem] {
-        &[]
-    }
-
-    /// The token of the transaction was used with other contents.
-    fn token_used(&mut self) {}
-
-    /// The token of a transaction. Each content has its own.
-    fn token(&mut self, write: &Write) -> String {
-        let _ = write;
-        String::new()
-    }
-
-    /// Replaces an answer that DynamoDB rejects. Returns whether there was one to replace.
-    fn replace_unstorable(&mut self, error: &Error) -> bool {
-        let _ = error;
-        false
-    }
-}
-
-/// The body of writes without an answer and without items.
-pub(crate) struct EmptyBody;
-
-impl WriteBody for EmptyBody {
-    async fn response(&mut self, _: &Write, _: Duration) -> Result<Option<AttributeValue>, Error> {
-        Ok(None)
-    }
-}
 
 /// Which call a session serves. It decides what a record that cannot be decoded means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +32,23 @@ pub(crate) enum SessionKind {
 /// The session of one call with DynamoDB.
 pub(crate) struct Session<'a> {
     pub(crate) core: &'a Core,
-    key: &'a RecordKey,
-    fingerprint: &'a Fingerprint,
-    me: OwnerId,
+    pub(crate) call: &'a CallContext,
+    pub(crate) me: OwnerId,
     kind: SessionKind,
+    /// The answer or the failure of a record that is completed or failed.
+    pub(crate) answer: Option<Stored>,
+    /// What a hook has resolved. Its stored form is the answer of the next write.
+    resolved: Option<Resolved>,
+    /// Whether an answer that DynamoDB rejects is replaced by the reason.
+    pub(crate) is_replaceable: bool,
+    /// The caller's items of a transaction.
+    pub(crate) items: Vec<TransactWriteItem>,
+    /// The transaction that was sent last, and its token.
+    sent: Option<(Write, String)>,
     /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
     /// The generation of the key in the cache before the last request, to cache the answer in that record.
-    pub(crate) generation: Option<Generation>,
+    generation: Option<Generation>,
     /// The record that this call took over, or tried to.
     pub(crate) taken_over: Option<Record>,
     /// The last error.
@@ -91,16 +62,20 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(crate) const fn new(
         core: &'a Core,
-        (key, fingerprint): (&'a RecordKey, &'a Fingerprint),
+        call: &'a CallContext,
         me: OwnerId,
         kind: SessionKind,
     ) -> Self {
         Self {
             core,
-            key,
-            fingerprint,
+            call,
             me,
             kind,
+            answer: None,
+            resolved: None,
+            is_replaceable: false,
+            items: Vec::new(),
+            sent: None,
             last: None,
             generation: None,
             taken_over: None,
@@ -111,11 +86,10 @@ impl<'a> Session<'a> {
     }
 
     /// Continues with `command` until the machine returns.
-    pub(crate) async fn drive<M: Machine, B: WriteBody>(
+    pub(crate) async fn drive<M: Machine>(
         &mut self,
         machine: &mut M,
         mut command: Command<M::Output>,
-        body: &mut B,
     ) -> M::Output {
         let clock = &self.core.table.clock;
         loop {
@@ -127,7 +101,7 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 Command::Read { is_consistent, limit } => self.read(is_consistent, limit).await,
-                Command::Send { write, limit } => self.send(&write, limit, body).await,
+                Command::Send { write, limit } => self.send(&write, limit).await,
             };
             command = machine.replied(clock.moment(), &reply);
         }
@@ -135,18 +109,36 @@ impl<'a> Session<'a> {
 
     pub(crate) async fn read(&mut self, is_consistent: bool, limit: Duration) -> Reply {
         let consistency = if is_consistent { Consistency::Strong } else { Consistency::Eventual };
-        self.generation = self.core.cache_generation(self.key);
-        let read = self.core.table.read(self.key, consistency, limit).await;
-        let result = match (read.outcome, consistency) {
-            (Err(error), _) => ReadResult::Failed(self.note_error(error)),
-            (Ok(item), Consistency::Strong) => {
-                self.decode(item).map_or_else(ReadResult::Failed, ReadResult::Found)
-            }
-            (Ok(item), Consistency::Eventual) => {
-                self.decode(item).map_or_else(ReadResult::Failed, ReadResult::Stale)
-            }
+        self.note_generation();
+        let read = self.core.table.read(&self.call.key, consistency, limit).await;
+        let found = read.outcome.map_err(|error| self.note_error(error));
+        let result = match found.and_then(|item| self.decode(item)) {
+            Ok(header) if is_consistent => ReadResult::Found(header),
+            Ok(header) => ReadResult::Stale(header),
+            Err(cause) => ReadResult::Failed(cause),
         };
         Reply { outcome: Outcome::Read(result), is_in_doubt: false, time: read.time }
+    }
+
+    /// Called before a request that may return the record.
+    pub(crate) fn note_generation(&mut self) {
+        let cache = self.core.cache.as_ref();
+        self.generation = cache.map(|cache| cache.generation(self.call.key.as_str()));
+    }
+
+    /// Caches the answer of the record that the last response has confirmed or shown. Returns whether it did.
+    pub(crate) fn cache(&self, expires_at: i64, answer: Answer) -> bool {
+        let Self { core, call, .. } = self;
+        let (Some(cache), Some(generation)) = (&core.cache, self.generation) else { return false };
+        // A reason may not last: a later read may have a larger limit, or find a part that was missing.
+        if matches!(answer, Answer::Unavailable(_)) || !call.is_cacheable(core, answer.bytes()) {
+            return false;
+        }
+        // Earlier by the tolerance, so that a wrong local clock does not extend the retention.
+        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let until = core.table.clock.end(end.minus(core.clock_tolerance));
+        let entry = Entry { fingerprint: call.fingerprint, until, answer };
+        cache.insert(call.key.as_str(), generation, entry)
     }
 
     /// Keeps the record that a response has shown, and returns its header.
@@ -154,7 +146,7 @@ impl<'a> Session<'a> {
         let record = item.map(|item| Record::decode(&self.core.table.schema, item)).transpose();
         match record {
             Ok(record) => {
-                let header = record.as_ref().map(|record| record.header(self.fingerprint));
+                let header = record.as_ref().map(|record| record.header(&self.call.fingerprint));
                 self.last = record;
                 Ok(header)
             }
@@ -179,12 +171,12 @@ impl<'a> Session<'a> {
     }
 
     /// Errors of an undo are kept apart: the call reports the error that made it give up.
-    async fn send<B: WriteBody>(&mut self, write: &Write, limit: Duration, body: &mut B) -> Reply {
+    async fn send(&mut self, write: &Write, limit: Duration) -> Reply {
         if write.is_extension() {
-            return self.extend(write, limit, body).await;
+            return self.extend(write, limit).await;
         }
         let before = self.is_undo(write).then(|| self.error.take());
-        let reply = self.write(write, limit, body).await;
+        let reply = self.write(write, limit).await;
         if let Some(before) = before {
             self.undo_error = std::mem::replace(&mut self.error, before);
         }
@@ -193,12 +185,12 @@ impl<'a> Session<'a> {
 
     /// Extends the retention of a finished record. The session keeps its record and its error, which the
     /// call reports.
-    async fn extend(&mut self, write: &Write, limit: Duration, body: &mut impl WriteBody) -> Reply {
+    async fn extend(&mut self, write: &Write, limit: Duration) -> Reply {
         let (last, before) = (self.last.take(), self.error.take());
-        let reply = self.put(write, None, limit, body).await;
+        let reply = self.put(write, None, limit).await;
         if let Some(error) = std::mem::replace(&mut self.error, before) {
             tracing::warn!(
-                operation = self.key.operation(), %error,
+                operation = self.call.key.operation(), %error,
                 "a clock had jumped when a record was written: it expires too early, which could not be \
                  corrected, and its operation may run again after that"
             );
@@ -207,14 +199,9 @@ impl<'a> Session<'a> {
         reply
     }
 
-    pub(crate) async fn write<B: WriteBody>(
-        &mut self,
-        write: &Write,
-        limit: Duration,
-        body: &mut B,
-    ) -> Reply {
-        match self.response(write, limit, body).await {
-            Ok(response) => self.put(write, response, limit, body).await,
+    pub(crate) async fn write(&mut self, write: &Write, limit: Duration) -> Reply {
+        match self.response(write, limit).await {
+            Ok(response) => self.put(write, response, limit).await,
             Err(error) => {
                 let result = WriteResult::NotApplied(self.note_error(error));
                 Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
@@ -222,11 +209,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn response<B: WriteBody>(
+    /// Returns the answer for a write that has one. Its parts are written first. After an error the write
+    /// is not sent, and the machine gets the error as if DynamoDB had returned it.
+    async fn response(
         &mut self,
         write: &Write,
         limit: Duration,
-        body: &mut B,
     ) -> Result<Option<AttributeValue>, Error> {
         let is_takeover = write.form == Form::Update
             && write.record.owner == self.me
@@ -237,35 +225,92 @@ impl<'a> Session<'a> {
         if self.is_undo(write) {
             return Ok(self.replaced_failure());
         }
-        body.response(write, limit).await
+        if !matches!(write.record.state, State::Completed | State::Failed) {
+            return Ok(None);
+        }
+        if let Some(resolved) = self.resolved.take() {
+            // Boxed: few calls run a hook.
+            self.answer = Box::pin(self.place_resolution(resolved, write, limit)).await?;
+        }
+        Ok(self.answer.as_ref().map(Stored::attribute))
     }
 
-    /// Not generic over the body, so that this large function is compiled once.
+    /// The next write is the hook's resolution.
+    pub(crate) fn resolve(&mut self, resolved: Resolved) {
+        (self.resolved, self.answer, self.is_replaceable) = (Some(resolved), None, true);
+    }
+
+    /// Returns the stored form of the hook's resolution. If its parts cannot be written and the
+    /// record has no room for it, nothing is written, and the next call runs the hook again.
+    async fn place_resolution(
+        &self,
+        resolved: Resolved,
+        write: &Write,
+        limit: Duration,
+    ) -> Result<Option<Stored>, Error> {
+        let CallContext { key, fingerprint, policy, answers, .. } = self.call;
+        let answer = match resolved {
+            Reconciled::Completed(answer) => answers.stored(answer),
+            Reconciled::Failed(Some(failure)) => {
+                let steps = self.last.as_ref().and_then(|record| record.steps.as_ref());
+                let bytes = steps.map_or(0, steps_bytes);
+                return Ok(self.core.place_failure(answers.stored(failure), bytes, key, policy));
+            }
+            Reconciled::Failed(None) | Reconciled::Execute | Reconciled::Refuse => return Ok(None),
+        };
+        let (schema, of) = (&self.core.table.schema, (key, &fingerprint.to_store()));
+        let item = record::item(schema, of, &write.record, Some(ONE_BYTE));
+        // `limit` is half of the time that is left. The other half is for the record.
+        let (owner, expires_at) = (self.me, write.record.expires_at);
+        let parts = Some(PartsPlan { owner, expires_at, time: limit });
+        let place = Place { key, policy, rest: record::item_bytes(&item, Bound::Upper), parts };
+        match self.core.place_answer(answer, place).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(Unstorable::PartsNotWritten(error)) => Err(error),
+            Err(unstorable) => {
+                report_unstorable(self.kind, key.operation(), &unstorable.to_string());
+                Ok(Some(unstorable.replacement()))
+            }
+        }
+    }
+
     async fn put(
         &mut self,
         write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
-        body: &mut dyn WriteBody,
     ) -> Reply {
-        self.generation = self.core.cache_generation(self.key);
-        let (table, fingerprint) = (&self.core.table, self.fingerprint.to_store());
-        let of = (self.key, &fingerprint);
+        self.note_generation();
+        let (table, call) = (&self.core.table, self.call);
+        let fingerprint = call.fingerprint.to_store();
+        let of = (&call.key, &fingerprint);
         if write.form == Form::Transaction {
-            let token = body.token(write);
-            let items = (body.items(), token.as_str());
+            let token = self.token(write);
+            let items = (self.items.as_slice(), token.as_str());
             let reply = table.transact(of, write, response, items, limit).await;
-            return self.note_reply(reply, body);
+            return self.note_reply(write, reply);
         }
         let reply = table.write_record(of, write, response, limit).await;
-        self.note_reply(reply, body)
+        self.note_reply(write, reply)
+    }
+
+    /// The token of a transaction. Each content has its own.
+    fn token(&mut self, write: &Write) -> String {
+        match &self.sent {
+            Some((sent, token)) if sent == write => token.clone(),
+            Some(_) | None => {
+                let token = self.core.token(self.me);
+                self.sent = Some((write.clone(), token.clone()));
+                token
+            }
+        }
     }
 
     /// Keeps the record or the error of a reply, and returns the rest to the machine.
     fn note_reply<I: Into<Error>>(
         &mut self,
+        write: &Write,
         reply: store::Reply<store::WriteResult<I>>,
-        body: &mut dyn WriteBody,
     ) -> Reply {
         let result = match reply.outcome {
             WriteResult::Applied => WriteResult::Applied,
@@ -279,12 +324,12 @@ impl<'a> Session<'a> {
             }
             WriteResult::Conflict(error) => WriteResult::Conflict(self.note_error(error)),
             WriteResult::TokenUsed(error) => {
-                // The condition of the record keeps the transaction from being applied twice, whatever
-                // its token.
-                body.token_used();
+                // The token was used with other contents. The condition of the record keeps the
+                // transaction from being applied twice, whatever its token.
+                self.sent = None;
                 WriteResult::TokenUsed(self.note_error(error))
             }
-            WriteResult::Invalid(error) if body.replace_unstorable(&error) => {
+            WriteResult::Invalid(error) if self.replace_unstorable(write, &error) => {
                 WriteResult::Invalid(Cause::Other)
             }
             WriteResult::Invalid(error) | WriteResult::NotApplied(error) => {
@@ -294,6 +339,18 @@ impl<'a> Session<'a> {
         };
         let store::Reply { is_in_doubt, time, .. } = reply;
         Reply { outcome: Outcome::Write(result), is_in_doubt, time }
+    }
+
+    /// Replaces an answer that DynamoDB rejects, although it accepted the pending record. Returns whether
+    /// there was one to replace.
+    fn replace_unstorable(&mut self, write: &Write, error: &Error) -> bool {
+        let is_replaced = std::mem::take(&mut self.is_replaceable) && self.answer.is_some();
+        if is_replaced {
+            report_unstorable(self.kind, self.call.key.operation(), &error.to_string());
+            let reason = Stored::unavailable(reason::REJECTED);
+            self.answer = write.record.is_completed().then_some(reason);
+        }
+        is_replaced
     }
 
     /// Whether the write undoes an acquisition that has executed nothing.
@@ -319,7 +376,7 @@ impl<'a> Session<'a> {
             return Ok(());
         };
         let checked = match &record.steps {
-            Some(steps) => check_steps(steps, self.core.coding.of(self.key)),
+            Some(steps) => check_steps(steps, self.core.coding.of(&self.call.key)),
             None => Ok(()),
         };
         self.taken_over = Some(record);
@@ -334,9 +391,25 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Reports an answer that has no stored form: the handler's, or of an acquisition the hook's.
+pub(crate) fn report_unstorable(kind: SessionKind, operation: &str, reason: &str) {
+    match kind {
+        SessionKind::Execution => tracing::error!(
+            operation,
+            reason,
+            "an operation completed and its answer cannot be stored: repeats get an error"
+        ),
+        SessionKind::Acquisition => tracing::error!(
+            operation,
+            reason,
+            "a reconcile hook's answer cannot be stored: repeats get an error"
+        ),
+    }
+}
+
 /// Represents a record that cannot be decoded.
 fn unknown_owner_record(me: &OwnerId) -> Header {
-    let epoch = crate::clock::Timestamp::from_millis(0);
+    let epoch = Timestamp::from_millis(0);
     Header {
         owner: me.alternate(),
         state: State::Failed,

@@ -16,6 +16,18 @@ pub(crate) fn lease_expired() -> Error {
     Error::new(ErrorKind::LeaseExpired, message)
 }
 
+/// The error of a commit whose record is released, failed or absent.
+pub(crate) fn nothing_committed() -> Error {
+    let message =
+        "the commit could not be confirmed, and can no longer be applied: nothing was written";
+    Error::new(ErrorKind::NothingCommitted, message)
+}
+
+pub(crate) fn commit_unknown() -> Error {
+    let message = "the commit could not be confirmed: it has happened as a whole or not at all";
+    Error::new(ErrorKind::OutcomeUnknown, message)
+}
+
 pub(crate) fn outcome_unknown(source: Error) -> Error {
     let message = "the handler ran and its completion could not be confirmed";
     Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)

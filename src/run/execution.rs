@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
-use crate::answer::Stored;
+use crate::answer::{Answer, Stored};
 use crate::clock;
 use crate::error::Error;
 use crate::policy::Policy;
@@ -16,7 +16,6 @@ use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
 use crate::run::steps::Steps;
-use crate::run::transaction::Commits;
 use crate::signals::Ending;
 #[cfg(feature = "http")]
 use crate::store::key::RecordKey;
@@ -64,9 +63,9 @@ pub(crate) struct Inner {
     owner: String,
     /// The machine that holds the lease and finishes the record.
     pub(crate) finish: Mutex<Finish>,
-    /// Locked by a commit and by the end of the execution, so that only one of them runs at a time.
-    pub(crate) commit_lock: tokio::sync::Mutex<()>,
-    pub(crate) commits: Commits,
+    /// The answer of the last commit, as its caller gets it. Locked by a commit and by the end of the
+    /// execution, so that only one of them runs at a time.
+    pub(crate) committed: tokio::sync::Mutex<Option<Answer>>,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
     discarded: AtomicBool,
@@ -78,7 +77,7 @@ pub(crate) struct Inner {
     /// The ending if the answer is stored.
     success: Ending,
     /// The ending so far.
-    ending: Mutex<Option<Ending>>,
+    ending: Mutex<Ending>,
 }
 
 impl Execution {
@@ -315,15 +314,14 @@ impl Execution {
             owner: own_record.owner.to_string(),
             own_record,
             finish: Mutex::new(Finish::new(grant, rules, window, core.table.clock.moment())),
-            commit_lock: tokio::sync::Mutex::new(()),
-            commits: Commits::default(),
+            committed: tokio::sync::Mutex::default(),
             handler: AtomicWaker::new(),
             discarded: AtomicBool::new(false),
             steps: Steps::new(steps),
             failure,
             is_protected,
             success,
-            ending: Mutex::new(None),
+            ending: Mutex::new(Ending::DROPPED),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -332,7 +330,7 @@ impl Execution {
     pub(crate) fn unprotected(core: &Arc<Core>, call: CallContext) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
         let grant = Acquisition::new(random_owner()?, Goal::Own, rules, now).grant();
-        Ok(Self::new(core, call, grant, None, None, Ending::Unprotected))
+        Ok(Self::new(core, call, grant, None, None, Ending::UNPROTECTED))
     }
 
     pub(crate) fn finish(&self) -> MutexGuard<'_, Finish> {
@@ -349,8 +347,7 @@ impl Execution {
     /// A new session for the writes of this execution.
     pub(crate) fn session(&self) -> Session<'_> {
         let Inner { core, call, own_record, .. } = &*self.inner;
-        let of = (&call.key, &call.fingerprint);
-        Session::new(core, of, own_record.owner, SessionKind::Execution)
+        Session::new(core, call, own_record.owner, SessionKind::Execution)
     }
 
     pub(crate) fn operation(&self) -> &str {
@@ -367,7 +364,7 @@ impl Execution {
 
     /// Sets the ending to signal. A later one replaces it.
     pub(crate) fn ended_as(&self, ending: Ending) {
-        *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+        *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner) = ending;
     }
 
     /// Sets the ending of a success.
@@ -378,14 +375,8 @@ impl Execution {
     /// Signals the ending, once.
     pub(crate) fn report(&self) {
         let ending = *self.inner.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        let ending = ending.unwrap_or(Ending::Dropped);
         let attempt = self.is_protected().then(|| self.attempt());
-        self.inner.call.signals.ended(self.operation(), ending, attempt);
-    }
-
-    pub(crate) fn note_lost_lease(&self) {
-        self.finish().lose();
-        self.inner.handler.wake();
+        self.inner.call.ended(ending, attempt);
     }
 
     pub(crate) fn is_discarded(&self) -> bool {

@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -13,7 +12,6 @@ use futures_util::future::BoxFuture;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::LeaseExpired;
 use crate::protocol::{Renewal, Write};
-use crate::run::driver::EmptyBody;
 use crate::run::execution::Execution;
 
 impl Execution {
@@ -61,15 +59,7 @@ impl Execution {
 
     /// Yields once, so that a handler that has found its lease expired is stopped here.
     pub(crate) async fn halt(&self) {
-        let mut has_paused = false;
-        poll_fn(|context| {
-            if std::mem::replace(&mut has_paused, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        tokio::task::yield_now().await;
     }
 
     /// Renews a lease of `length` when a third of it is over. A renewal may take a sixth of it, so that
@@ -80,8 +70,7 @@ impl Execution {
         let mut next = pause();
         loop {
             clock.sleep(next).await;
-            // Boxed, because most handlers end before the first renewal.
-            next = match Box::pin(self.renew(length / 6)).await {
+            next = match self.renew(length / 6).await {
                 Renewal::Renewed => pause(),
                 Renewal::Failed | Renewal::Wrong(_) => length / 24,
                 Renewal::Ended => return std::future::pending().await,
@@ -100,25 +89,24 @@ impl Execution {
 
     /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
     fn renew(&self, limit: Duration) -> BoxFuture<'_, Renewal> {
-        self.write_renewal(limit).boxed()
-    }
-
-    async fn write_renewal(&self, limit: Duration) -> Renewal {
-        let clock = &self.inner.core.table.clock;
-        let renewal = self.finish().renewal(clock.moment());
-        match self.stamp(renewal, limit).await {
-            Renewal::Wrong(wrong) => {
-                let restamp = self.finish().restamp(clock.moment(), wrong);
-                self.stamp(restamp, limit).await
+        let renewing = async move {
+            let clock = &self.inner.core.table.clock;
+            let renewal = self.finish().renewal(clock.moment());
+            match self.stamp(renewal, limit).await {
+                Renewal::Wrong(wrong) => {
+                    let restamp = self.finish().restamp(clock.moment(), wrong);
+                    self.stamp(restamp, limit).await
+                }
+                renewal => renewal,
             }
-            renewal => renewal,
-        }
+        };
+        renewing.boxed()
     }
 
     async fn stamp(&self, write: Option<Write>, limit: Duration) -> Renewal {
         let Some(write) = write else { return Renewal::Ended };
         let mut session = self.session();
-        let reply = session.write(&write, limit, &mut EmptyBody).await;
+        let reply = session.write(&write, limit).await;
         let renewal = self.finish().renewed(self.inner.core.table.clock.moment(), &write, &reply);
         if renewal == Renewal::Failed {
             let error = session.take_error();

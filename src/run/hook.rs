@@ -7,11 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::answer::codec::Coding;
-use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
-use crate::store::record::{Header, Record, StoredSteps};
+use crate::store::record::{Record, StoredSteps};
 
 /// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
 ///
@@ -39,12 +38,9 @@ use crate::store::record::{Header, Record, StoredSteps};
 /// ```
 #[derive(Clone)]
 pub struct Abandoned {
-    coding: Coding,
-    key: RecordKey,
-    attempt: u32,
-    created_at: Timestamp,
-    lease_ended_at: Timestamp,
-    steps: Option<StoredSteps>,
+    pub(crate) coding: Coding,
+    pub(crate) key: RecordKey,
+    pub(crate) record: Record,
 }
 
 /// What a reconcile hook decides about an abandoned operation.
@@ -79,12 +75,6 @@ pub enum Reconciled<T, E> {
 }
 
 impl Abandoned {
-    pub(crate) fn new(coding: Coding, key: RecordKey, record: &Record) -> Self {
-        let Header { attempt, created_at, state, .. } = record.header;
-        let lease_ended_at = state.lease_expires_at().unwrap_or(created_at);
-        Self { coding, key, attempt, created_at, lease_ended_at, steps: record.steps.clone() }
-    }
-
     /// How often the operation was started: the number of the attempt that gave no answer.
     ///
     /// ```
@@ -94,7 +84,7 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.record.header.attempt
     }
 
     /// When the operation started, after its last release, by DynamoDB's clock.
@@ -106,7 +96,7 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn created_at(&self) -> SystemTime {
-        self.created_at.to_system()
+        self.record.header.created_at.to_system()
     }
 
     /// When the last owner's lease ended, by DynamoDB's clock.
@@ -123,7 +113,8 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn lease_ended_at(&self) -> SystemTime {
-        self.lease_ended_at.to_system()
+        let header = &self.record.header;
+        header.state.lease_expires_at().unwrap_or(header.created_at).to_system()
     }
 
     /// The result of a step, if the step is done.
@@ -142,7 +133,7 @@ impl Abandoned {
     /// not be stored, [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable) if its codec does not decode
     /// it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
-        let found = self.steps.as_ref().and_then(|steps| steps.get(name));
+        let found = self.record.steps.as_ref().and_then(|steps| steps.get(name));
         found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
     }
 
@@ -154,7 +145,7 @@ impl Abandoned {
     /// # Ok(()) });
     /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().flat_map(StoredSteps::keys).map(String::as_str)
+        self.record.steps.iter().flat_map(StoredSteps::keys).map(String::as_str)
     }
 
     /// The key with which the operation's attempts call another service, as
@@ -177,7 +168,7 @@ impl fmt::Debug for Abandoned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Abandoned")
             .field("operation", &self.key.operation())
-            .field("attempt", &self.attempt)
+            .field("attempt", &self.record.header.attempt)
             .finish_non_exhaustive()
     }
 }

@@ -30,11 +30,10 @@ pub(crate) fn is_set() -> bool {
 }
 
 fn is_yes(value: &str) -> Option<bool> {
-    let is_one_of = |values: &[&str]| values.iter().any(|other| value.eq_ignore_ascii_case(other));
-    match () {
-        () if is_one_of(&["true", "1", "yes", "on"]) => Some(true),
-        () if is_one_of(&["", "false", "0", "no", "off"]) => Some(false),
-        () => None,
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "" | "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use futures_util::stream::{self, Stream as _, StreamExt as _, TryStreamExt as _};
 
 use crate::answer::split::{AnswerParts, MAX_PARTS_IN_FLIGHT, digest};
 use crate::answer::{Answer, Manifest, Stored, too_large};
@@ -31,7 +31,8 @@ enum Unread {
 }
 
 impl Core {
-    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`.
+    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`. Tries until each
+    /// one is confirmed.
     pub(crate) async fn write_parts(
         &self,
         key: &RecordKey,
@@ -41,55 +42,44 @@ impl Core {
     ) -> Result<(), Error> {
         let time = time.max(MIN_LIMIT);
         let clock = &self.table.clock;
-        let tries = Tries::until(clock.lasting(time));
-        let writing = self.write_missing(key, parts, expires_at, tries);
-        clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
-    }
-
-    /// Writes the parts until each one is confirmed.
-    async fn write_missing(
-        &self,
-        key: &RecordKey,
-        parts: &AnswerParts,
-        expires_at: i64,
-        mut tries: Tries,
-    ) -> Result<(), Error> {
-        let clock = &self.table.clock;
+        let until = clock.lasting(time);
+        let mut tries = Tries::until(until);
         let mut missing: Vec<u32> = (0..parts.manifest.parts).collect();
-        loop {
-            let mut waiting = std::mem::take(&mut missing).into_iter().peekable();
-            let mut writes = FuturesUnordered::new();
-            let mut last = None;
+        let writing = async {
             loop {
-                let free = parts.manifest.max_writes_in_flight().saturating_sub(writes.len());
-                // No write begins after the end: the timer of `write_parts` is checked only after this future is
-                // polled.
-                if waiting.peek().is_some() && clock.is_over(tries.until) {
-                    return Err(last.unwrap_or_else(late));
-                }
-                for number in waiting.by_ref().take(free) {
-                    let limit = tries.limit(clock.moment());
-                    let write = self.write_part(key, parts, number, expires_at, limit);
-                    writes.push(write.map(move |done| (number, done)).boxed());
-                }
-                match writes.next().await {
-                    Some((_, Ok(()))) => {}
-                    // A later try would fail as well.
-                    Some((_, Err(error))) if error.kind() == ErrorKind::Configuration => {
-                        return Err(error);
+                let writes = stream::iter(std::mem::take(&mut missing)).map(|number| {
+                    let written = async move {
+                        // The timer is checked only after this future is polled.
+                        if clock.is_over(until) {
+                            return Err(late());
+                        }
+                        let limit = self.time_until(Some(until));
+                        self.write_part(key, parts, number, expires_at, limit).await
+                    };
+                    written.map(move |written| (number, written)).boxed()
+                });
+                let mut writes = writes.buffer_unordered(parts.manifest.max_writes_in_flight());
+                let mut failed = None;
+                while let Some((number, written)) = writes.next().await {
+                    match written {
+                        Ok(()) => {}
+                        // A later try would fail as well.
+                        Err(error) if error.kind() == ErrorKind::Configuration => {
+                            return Err(error);
+                        }
+                        Err(error) => {
+                            missing.push(number);
+                            failed.get_or_insert(error);
+                        }
                     }
-                    Some((number, Err(error))) => {
-                        missing.push(number);
-                        last = Some(error);
-                    }
-                    None => break,
+                }
+                let Some(error) = failed else { return Ok(()) };
+                if !clock.wait(&mut tries).await {
+                    return Err(error);
                 }
             }
-            let Some(error) = last else { return Ok(()) };
-            if !clock.wait(&mut tries).await {
-                return Err(error);
-            }
-        }
+        };
+        clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
     }
 
     async fn write_part(
@@ -152,16 +142,11 @@ impl Core {
         manifest: &Manifest,
         until: Option<Deadline>,
     ) -> Result<Vec<u8>, Unread> {
-        let mut waiting = 0..manifest.parts;
-        let mut reads = FuturesOrdered::new();
+        let reads = stream::iter(0..manifest.parts)
+            .map(|number| self.read_part(key, manifest, number, until).boxed());
+        let mut reads = reads.buffered(MAX_PARTS_IN_FLIGHT);
         let (mut parts, mut found, mut bytes) = (Vec::new(), 0_usize, Vec::new());
-        loop {
-            let free = MAX_PARTS_IN_FLIGHT.saturating_sub(reads.len());
-            for number in waiting.by_ref().take(free) {
-                reads.push_back(self.read_part(key, manifest, number, until).boxed());
-            }
-            let Some(part) = reads.next().await else { break };
-            let part = part?;
+        while let Some(part) = reads.try_next().await? {
             found += part.len();
             if found > manifest.bytes {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
@@ -169,7 +154,7 @@ impl Core {
             parts.push(part);
             // The last parts may arrive at once. They are copied when all have arrived, so that an answer of few
             // parts needs no buffer while they are in flight.
-            if waiting.is_empty() {
+            if reads.size_hint().0 < MAX_PARTS_IN_FLIGHT {
                 continue;
             }
             bytes.reserve_exact(manifest.bytes - bytes.len());

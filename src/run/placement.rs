@@ -69,15 +69,13 @@ impl Core {
         key: &RecordKey,
         policy: &Policy,
     ) -> Option<Stored> {
-        match pack(failure, FAILED_BYTES + steps, None, self.coding.of(key), policy) {
-            Ok(packed) => Some(packed.stored),
-            Err(reason) => {
-                tracing::error!(
-                    operation = key.operation(), %reason,
-                    "a failure that is kept cannot be replayed"
-                );
-                None
-            }
-        }
+        let packed = pack(failure, FAILED_BYTES + steps, None, self.coding.of(key), policy);
+        let packed = packed.inspect_err(|reason| {
+            tracing::error!(
+                operation = key.operation(), %reason,
+                "a failure that is kept cannot be replayed"
+            );
+        });
+        packed.ok().map(|packed| packed.stored)
     }
 }

@@ -5,26 +5,21 @@ use std::future::Future;
 use std::pin::pin;
 
 use crate::answer::Answer;
-use crate::error::Error;
-use crate::run::caller::Progress;
-use crate::run::completion::{Overruled, Storage};
-use crate::run::errors::{abandoned, lease_expired, lease_lost};
+use crate::error::{Error, ErrorKind};
+use crate::run::call::End;
+use crate::run::completion::Storage;
+use crate::run::errors::lease_expired;
 use crate::run::execution::Execution;
-use crate::run::transaction::nothing_committed;
 use crate::run::user_code::{self, Panic};
 use crate::signals::{Ending, Stopwatch};
 
 /// How an adapter's answers are stored.
-pub(crate) trait Encoding {
-    /// What a handler returns on success.
-    type Value;
-    type Error;
-
+pub(crate) trait Encoding<V, E> {
     /// What an answer does to the record.
-    fn conclude(&self, execution: &Execution, value: &Self::Value) -> Conclusion;
+    fn conclude(&self, execution: &Execution, value: &V) -> Conclusion;
 
     /// The answer that repeats get for an error, if the policy keeps failures.
-    fn failure(&self, error: &Self::Error) -> Option<Answer>;
+    fn failure(&self, error: &E) -> Option<Answer>;
 
     /// Called if the handler has panicked.
     fn panicked(&self, _: &Panic) {}
@@ -35,7 +30,6 @@ pub(crate) enum Conclusion {
     /// The operation is done, and this is stored.
     Completed(Answer),
     /// The policy for failures decides. Contains what repeats get if it keeps the failure.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a response can be that"))]
     Failed(Option<Answer>),
     /// The previous record is restored.
     NothingExecuted,
@@ -43,148 +37,106 @@ pub(crate) enum Conclusion {
 
 /// What a call ends with.
 pub(crate) enum RunOutcome<V, E> {
-    /// The handler's own answer.
+    /// The answer of the handler or of the hook.
     Returned(V, Storage),
-    /// The handler's own error.
+    /// The error of the handler or of the hook.
     Failed(E),
-    /// The answer that the handler has committed.
-    Committed(Answer),
-    /// The hook's answer, which is stored.
-    Reconciled(V),
-    /// The answer of another execution.
-    Replayed(Answer),
-    /// The failure of an earlier execution, if it is available.
-    FailureReplayed(Option<Answer>),
-    /// No answer, for this reason.
-    NoAnswer(Error),
+    /// The handler's panic, and the outcome of the call for adapters that return an answer after it.
+    Panicked(
+        Panic,
+        #[cfg_attr(
+            not(feature = "http"),
+            expect(dead_code, reason = "a function's panic goes on")
+        )]
+        Option<Box<Self>>,
+    ),
+    Ended(End),
 }
-
-/// A handler's panic.
-pub(crate) struct Panicked<V, E> {
-    pub(crate) panic: Panic,
-    /// The outcome of the call, for adapters that return an answer after a panic.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "a function's panic goes on"))]
-    pub(crate) instead: Option<RunOutcome<V, E>>,
-}
-
-pub(crate) type Ran<V, E> = Result<RunOutcome<V, E>, Panicked<V, E>>;
 
 impl<V, E> RunOutcome<V, E> {
-    /// The execution of an acquired key, or the outcome of a call that runs nothing.
-    pub(crate) fn of(progress: Result<Progress, Error>) -> Result<Execution, Self> {
-        Err(match progress {
-            Ok(Progress::Acquired(execution)) => return Ok(execution),
-            Ok(Progress::Replay(answer)) => Self::Replayed(answer),
-            Ok(Progress::ReplayFailure(failure)) => Self::FailureReplayed(failure),
-            Err(error) => Self::NoAnswer(error),
-            // Only of calls with a hook or a transaction, which continue.
-            Ok(
-                Progress::Abandoned(_)
-                | Progress::ItemsRejected(_)
-                | Progress::Written
-                | Progress::NothingWritten,
-            ) => Self::NoAnswer(abandoned()),
-        })
+    /// Replaces what the handler returned. A panic stays one.
+    pub(crate) fn replaced(self, end: End) -> Self {
+        match self {
+            Self::Panicked(panic, _) => Self::Panicked(panic, Some(Box::new(end.into()))),
+            Self::Returned(..) | Self::Failed(_) | Self::Ended(_) => end.into(),
+        }
     }
 }
 
-impl<V, E> From<Overruled> for RunOutcome<V, E> {
-    fn from(end: Overruled) -> Self {
-        match end {
-            Overruled::Committed(answer) => Self::Committed(answer),
-            Overruled::LeaseLost(Some(answer)) => Self::Replayed(answer),
-            Overruled::LeaseLost(None) => Self::NoAnswer(lease_lost()),
-            Overruled::NothingCommitted => Self::NoAnswer(nothing_committed()),
-            Overruled::Unknown(error) => Self::NoAnswer(error),
-        }
+impl<V, E> From<End> for RunOutcome<V, E> {
+    fn from(end: End) -> Self {
+        Self::Ended(end)
     }
 }
 
 impl<V, E> From<Error> for RunOutcome<V, E> {
     fn from(error: Error) -> Self {
-        Self::NoAnswer(error)
+        Self::Ended(error.into())
     }
 }
 
-impl<V, E> From<Panic> for Panicked<V, E> {
+impl<V, E> From<Panic> for RunOutcome<V, E> {
     fn from(panic: Panic) -> Self {
-        Self { panic, instead: None }
+        Self::Panicked(panic, None)
     }
 }
 
 /// Runs the handler of an acquired key.
-pub(crate) async fn run<A, F, Fut>(
-    encoding: &A,
+pub(crate) async fn run<V, E, F, Fut>(
+    encoding: &impl Encoding<V, E>,
     execution: Execution,
     handler: F,
-) -> Ran<A::Value, A::Error>
+) -> RunOutcome<V, E>
 where
-    A: Encoding,
     F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<A::Value, A::Error>>,
+    Fut: Future<Output = Result<V, E>>,
 {
     let guard = EarlyDrop(&execution);
     // Pinned here, because a future that is passed by value takes its size twice in the caller's future.
     let work = pin!(handle(encoding, &execution, handler));
-    let ran = execution.run_with_renewals(work).await;
+    let outcome = execution.run_with_renewals(work).await;
     std::mem::forget(guard);
     execution.report();
-    ran
+    outcome
 }
 
-async fn handle<A, F, Fut>(
-    encoding: &A,
+async fn handle<V, E, F, Fut>(
+    encoding: &impl Encoding<V, E>,
     execution: &Execution,
     handler: F,
-) -> Ran<A::Value, A::Error>
+) -> RunOutcome<V, E>
 where
-    A: Encoding,
     F: FnOnce(Execution) -> Fut,
-    Fut: Future<Output = Result<A::Value, A::Error>>,
+    Fut: Future<Output = Result<V, E>>,
 {
-    let Some(returned) = call_handler(execution, handler).await else {
-        // Boxed, because it is rare, and the future of every call would contain it.
-        let end = Box::pin(execution.expire()).await;
-        return Ok(end.map_or_else(|| RunOutcome::NoAnswer(lease_expired()), RunOutcome::from));
+    let outcome = match call_handler(execution, handler).await {
+        None => {
+            let end = execution.expire().await;
+            return end.unwrap_or_else(|| lease_expired().into()).into();
+        }
+        Some(Ok(Ok(value))) if execution.has_record() => {
+            RunOutcome::Returned(value, Storage::NotStored)
+        }
+        Some(Ok(Ok(value))) => RunOutcome::Returned(value, Storage::Unprotected),
+        Some(Ok(Err(error))) => RunOutcome::Failed(error),
+        Some(Err(panic)) => {
+            encoding.panicked(&panic);
+            panic.into()
+        }
     };
-    if let Err(panic) = &returned {
-        encoding.panicked(panic);
-    }
     if let Some(end) = execution.close().await {
-        return overrule(execution, end, ran(returned, Storage::NotStored));
+        return overrule(execution, end, outcome);
     }
     if !execution.has_record() {
         execution.succeeded();
-        return ran(returned, Storage::Unprotected);
+        return outcome;
     }
-    let ended = match returned {
-        Ok(Ok(value)) => Ok(conclude(encoding, execution, value).await),
-        Ok(Err(error)) => {
-            if execution.is_discarded() {
-                execution.undo().await;
-            } else {
-                execution.fail(encoding.failure(&error)).await;
-            }
-            Ok(RunOutcome::Failed(error))
-        }
-        Err(panic) => {
-            execution.fail(None).await;
-            Err(panic.into())
-        }
-    };
+    let outcome = finish(encoding, execution, outcome).await;
     match execution.close().await {
         // The write of the failure was rejected, because a commit of this execution was applied.
-        Some(end) => overrule(execution, end, ended),
-        None => ended,
+        Some(end) => overrule(execution, end, outcome),
+        None => outcome,
     }
-}
-
-/// The handler's own result.
-fn ran<V, E>(returned: Result<Result<V, E>, Panic>, storage: Storage) -> Ran<V, E> {
-    Ok(match returned? {
-        Ok(value) => RunOutcome::Returned(value, storage),
-        Err(error) => RunOutcome::Failed(error),
-    })
 }
 
 /// Calls the handler until its result or its panic; a panic in the closure itself counts too. `None` if
@@ -207,53 +159,50 @@ where
     returned
 }
 
-/// Replaces what the handler returned.
-fn overrule<V, E>(execution: &Execution, end: Overruled, ran: Ran<V, E>) -> Ran<V, E> {
-    let has_failed = matches!(ran, Ok(RunOutcome::Failed(_)) | Err(_));
-    match end {
+/// Replaces what the handler returned by the end of its commits.
+fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) -> RunOutcome<V, E> {
+    let has_failed = matches!(outcome, RunOutcome::Failed(_) | RunOutcome::Panicked(..));
+    match &end {
         // Nothing was committed, which the handler's failure already tells the caller.
-        Overruled::NothingCommitted if has_failed => return ran,
-        Overruled::Committed(_) if has_failed => tracing::error!(
+        End::NoAnswer(error) if has_failed && error.kind() == ErrorKind::NothingCommitted => {
+            return outcome;
+        }
+        End::Committed(_) if has_failed => tracing::error!(
             operation = execution.operation(),
             attempt = execution.attempt(),
             "the handler failed after its commit: the committed answer stands"
         ),
-        Overruled::Committed(_)
-        | Overruled::LeaseLost(_)
-        | Overruled::NothingCommitted
-        | Overruled::Unknown(_) => {}
+        End::Committed(_) | End::Replayed(_) | End::FailureReplayed(_) | End::NoAnswer(_) => {}
     }
-    match ran {
-        Ok(_) => Ok(end.into()),
-        Err(panicked) => Err(Panicked { instead: Some(end.into()), ..panicked }),
-    }
+    outcome.replaced(end)
 }
 
-/// Writes what the handler's answer does to the record.
-async fn conclude<A: Encoding>(
-    encoding: &A,
+/// Writes what the handler's result does to the record.
+async fn finish<V, E>(
+    encoding: &impl Encoding<V, E>,
     execution: &Execution,
-    value: A::Value,
-) -> RunOutcome<A::Value, A::Error> {
-    let conclusion = if execution.is_discarded() {
-        Conclusion::NothingExecuted
-    } else {
-        encoding.conclude(execution, &value)
+    outcome: RunOutcome<V, E>,
+) -> RunOutcome<V, E> {
+    let conclusion = match &outcome {
+        RunOutcome::Panicked(..) | RunOutcome::Ended(_) => Conclusion::Failed(None),
+        _ if execution.is_discarded() => Conclusion::NothingExecuted,
+        RunOutcome::Returned(value, _) => encoding.conclude(execution, value),
+        RunOutcome::Failed(error) => Conclusion::Failed(encoding.failure(error)),
     };
     match conclusion {
-        Conclusion::Completed(answer) => match execution.complete(answer).await {
-            Ok(storage) => RunOutcome::Returned(value, storage),
-            Err(end) => end.into(),
-        },
-        Conclusion::Failed(failure) => {
-            execution.fail(failure).await;
-            RunOutcome::Returned(value, Storage::NotStored)
-        }
-        Conclusion::NothingExecuted => {
-            execution.undo().await;
-            RunOutcome::Returned(value, Storage::NotStored)
+        Conclusion::Failed(failure) => execution.fail(failure).await,
+        Conclusion::NothingExecuted => execution.undo().await,
+        Conclusion::Completed(answer) => {
+            return match (execution.complete(answer).await, outcome) {
+                (Ok(storage), RunOutcome::Returned(value, _)) => {
+                    RunOutcome::Returned(value, storage)
+                }
+                (Ok(_), outcome) => outcome,
+                (Err(end), _) => end.into(),
+            };
         }
     }
+    outcome
 }
 
 /// Warns that a running handler was dropped. Its record stays PENDING until the lease expires.
@@ -267,7 +216,7 @@ impl Drop for EarlyDrop<'_> {
             "the future of a running operation was dropped before its answer was stored: its key is \
              locked until the lease ends"
         );
-        self.0.ended_as(Ending::Dropped);
+        self.0.ended_as(Ending::DROPPED);
         self.0.report();
     }
 }

@@ -1,7 +1,6 @@
 //! Snapshots of the machine, as Lambda `SnapStart` takes them: discards the state that must not be in
 //! one, and learns it again after the restore.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind};
@@ -50,7 +49,7 @@ impl Idempotency {
 /// hooks.after_restore().await;
 /// # Ok(()) });
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct SnapshotHooks {
     idempotency: Idempotency,
 }
@@ -80,7 +79,9 @@ impl SnapshotHooks {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         core.table.clock.reset();
-        core.clear_cache();
+        if let Some(cache) = &core.cache {
+            cache.clear();
+        }
         Ok(())
     }
 
@@ -109,11 +110,5 @@ impl SnapshotHooks {
                 "no connection could be opened when a snapshot was restored"
             );
         }
-    }
-}
-
-impl fmt::Debug for SnapshotHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SnapshotHooks").finish_non_exhaustive()
     }
 }

@@ -1,7 +1,5 @@
 //! The metrics, whose names are stable.
 
-use std::time::Duration;
-
 /// Counts calls, by `operation` and `outcome`.
 ///
 /// ```
@@ -77,59 +75,36 @@ pub fn describe() {
     describe_histogram!(CAPACITY_UNITS, Unit::Count, "Capacity units of a request to DynamoDB");
 }
 
+type Labels = [(&'static str, &'static str)];
+
 #[cfg(feature = "metrics")]
 mod recorded {
-    use super::{
-        ANSWER_BYTES, CAPACITY_UNITS, Duration, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS,
-        TAKEOVERS,
-    };
+    use metrics::Label;
 
-    pub(crate) fn execution(operation: &str, outcome: &'static str) {
-        let operation = operation.to_owned();
-        metrics::counter!(EXECUTIONS, "operation" => operation, "outcome" => outcome).increment(1);
+    use super::Labels;
+
+    fn labels(operation: Option<&str>, labels: &Labels) -> Vec<Label> {
+        let operation = operation.map(|operation| Label::new("operation", operation.to_owned()));
+        let others = labels.iter().map(|(name, value)| Label::from_static_parts(name, value));
+        operation.into_iter().chain(others).collect()
     }
 
-    pub(crate) fn takeover(operation: &str) {
-        metrics::counter!(TAKEOVERS, "operation" => operation.to_owned()).increment(1);
+    pub(crate) fn count(name: &'static str, operation: Option<&str>, others: &Labels) {
+        metrics::counter!(name, labels(operation, others)).increment(1);
     }
 
-    pub(crate) fn handler(operation: &str, took: Duration) {
-        metrics::histogram!(HANDLER_SECONDS, "operation" => operation.to_owned()).record(took);
-    }
-
-    pub(crate) fn store(action: &'static str, result: &'static str, took: Duration) {
-        metrics::histogram!(STORE_SECONDS, "action" => action, "result" => result).record(took);
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53 bytes")]
-    pub(crate) fn answer(operation: &str, plain: usize, stored: usize) {
-        for (form, bytes) in [("plain", plain), ("stored", stored)] {
-            let operation = operation.to_owned();
-            metrics::histogram!(ANSWER_BYTES, "operation" => operation, "form" => form)
-                .record(bytes as f64);
-        }
-    }
-
-    pub(crate) fn capacity(action: &'static str, units: f64) {
-        metrics::histogram!(CAPACITY_UNITS, "action" => action).record(units);
+    pub(crate) fn record(name: &'static str, operation: Option<&str>, others: &Labels, value: f64) {
+        metrics::histogram!(name, labels(operation, others)).record(value);
     }
 }
 
 #[cfg(not(feature = "metrics"))]
 mod recorded {
-    use super::Duration;
+    use super::Labels;
 
-    pub(crate) fn execution(_: &str, _: &'static str) {}
+    pub(crate) fn count(_: &'static str, _: Option<&str>, _: &Labels) {}
 
-    pub(crate) fn takeover(_: &str) {}
-
-    pub(crate) fn handler(_: &str, _: Duration) {}
-
-    pub(crate) fn store(_: &'static str, _: &'static str, _: Duration) {}
-
-    pub(crate) fn answer(_: &str, _: usize, _: usize) {}
-
-    pub(crate) fn capacity(_: &'static str, _: f64) {}
+    pub(crate) fn record(_: &'static str, _: Option<&str>, _: &Labels, _: f64) {}
 }
 
-pub(crate) use self::recorded::{answer, capacity, execution, handler, store, takeover};
+pub(crate) use self::recorded::{count, record};

@@ -52,7 +52,18 @@ pub use self::metrics::{
     ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
 };
 
-pub(crate) use self::metrics::{answer, takeover};
+/// Counts an execution that took over an abandoned record.
+pub(crate) fn takeover(operation: &str) {
+    metrics::count(TAKEOVERS, Some(operation), &[]);
+}
+
+/// Records the size of an answer, before and after it was encoded.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53 bytes")]
+pub(crate) fn answer(operation: &str, plain: usize, stored: usize) {
+    for (form, bytes) in [("plain", plain), ("stored", stored)] {
+        metrics::record(ANSWER_BYTES, Some(operation), &[("form", form)], bytes as f64);
+    }
+}
 
 /// What the span of a call shows of the record's key `scope#key`.
 ///
@@ -94,76 +105,46 @@ pub(crate) struct Log {
 /// ```
 #[must_use]
 pub fn hashed_key(pk: &str) -> String {
-    use std::fmt::Write as _;
-    let mut hex = String::with_capacity(16);
-    for byte in &Sha256::digest(pk.as_bytes())[..8] {
-        // Writing to a string does not fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    let digest = Sha256::digest(pk.as_bytes());
+    let head = digest.iter().take(8).fold(0_u64, |head, byte| head << 8 | u64::from(*byte));
+    format!("{head:016x}")
 }
 
-/// The outcome of a call.
+/// The outcome of a call, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    First,
-    Retry,
-    Takeover,
-    Replay,
-    ReplayFailure,
-    Reconciled,
-    ReconcileFailed,
-    InProgress,
-    Mismatch,
-    Abandoned,
-    Released,
-    Failed,
-    LeaseLost,
-    LeaseExpired,
-    Unconfirmed,
-    Dropped,
-    FailOpen,
-    Unprotected,
-    NotWritten,
-    StoreError,
-    Error,
-}
+pub(crate) struct Ending(&'static str);
 
 impl Ending {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Retry => "retry",
-            Self::Takeover => "takeover",
-            Self::Replay => "replay",
-            Self::ReplayFailure => "replay_failure",
-            Self::Reconciled => "reconciled",
-            Self::ReconcileFailed => "reconcile_failed",
-            Self::InProgress => "in_progress",
-            Self::Mismatch => "mismatch",
-            Self::Abandoned => "abandoned",
-            Self::Released => "released",
-            Self::Failed => "failed",
-            Self::LeaseLost => "lease_lost",
-            Self::LeaseExpired => "lease_expired",
-            Self::Unconfirmed => "unconfirmed",
-            Self::Dropped => "dropped",
-            Self::FailOpen => "fail_open",
-            Self::Unprotected => "unprotected",
-            Self::NotWritten => "not_written",
-            Self::StoreError => "store_error",
-            Self::Error => "error",
-        }
-    }
+    pub(crate) const FIRST: Self = Self("first");
+    pub(crate) const RETRY: Self = Self("retry");
+    pub(crate) const TAKEOVER: Self = Self("takeover");
+    pub(crate) const REPLAY: Self = Self("replay");
+    pub(crate) const REPLAY_FAILURE: Self = Self("replay_failure");
+    pub(crate) const RECONCILED: Self = Self("reconciled");
+    pub(crate) const RECONCILE_FAILED: Self = Self("reconcile_failed");
+    pub(crate) const IN_PROGRESS: Self = Self("in_progress");
+    pub(crate) const MISMATCH: Self = Self("mismatch");
+    pub(crate) const ABANDONED: Self = Self("abandoned");
+    pub(crate) const RELEASED: Self = Self("released");
+    pub(crate) const FAILED: Self = Self("failed");
+    pub(crate) const LEASE_LOST: Self = Self("lease_lost");
+    pub(crate) const LEASE_EXPIRED: Self = Self("lease_expired");
+    pub(crate) const UNCONFIRMED: Self = Self("unconfirmed");
+    pub(crate) const DROPPED: Self = Self("dropped");
+    pub(crate) const FAIL_OPEN: Self = Self("fail_open");
+    pub(crate) const UNPROTECTED: Self = Self("unprotected");
+    pub(crate) const NOT_WRITTEN: Self = Self("not_written");
+    pub(crate) const STORE_ERROR: Self = Self("store_error");
+    pub(crate) const ERROR: Self = Self("error");
 
     pub(crate) fn of_error(error: &Error) -> Self {
         match error.kind() {
-            ErrorKind::InProgress { .. } => Self::InProgress,
-            ErrorKind::Mismatch => Self::Mismatch,
-            ErrorKind::Abandoned => Self::Abandoned,
-            ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Self::StoreError,
-            ErrorKind::ConditionFailed | ErrorKind::InvalidTransaction => Self::NotWritten,
-            _ => Self::Error,
+            ErrorKind::InProgress { .. } => Self::IN_PROGRESS,
+            ErrorKind::Mismatch => Self::MISMATCH,
+            ErrorKind::Abandoned => Self::ABANDONED,
+            ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => Self::STORE_ERROR,
+            ErrorKind::ConditionFailed | ErrorKind::InvalidTransaction => Self::NOT_WRITTEN,
+            _ => Self::ERROR,
         }
     }
 }
@@ -203,17 +184,17 @@ impl Signals {
 
     /// Called once for each call.
     pub(crate) fn ended(&self, operation: &str, ending: Ending, attempt: Option<u32>) {
-        let outcome = ending.as_str();
+        let Ending(outcome) = ending;
         self.span.record("outcome", outcome);
         if let Some(attempt) = attempt {
             self.span.record("attempt", attempt);
         }
-        if ending == Ending::First && !self.log.first_runs {
+        if ending == Ending::FIRST && !self.log.first_runs {
             tracing::debug!(parent: &self.span, operation, outcome, attempt, "{ENDED}");
         } else {
             tracing::info!(parent: &self.span, operation, outcome, attempt, "{ENDED}");
         }
-        metrics::execution(operation, outcome);
+        metrics::count(EXECUTIONS, Some(operation), &[("outcome", outcome)]);
     }
 }
 
@@ -232,14 +213,15 @@ impl Stopwatch {
         let took = self.0.elapsed();
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         tracing::debug!(action, result, micros, units, "DynamoDB has answered");
-        metrics::store(action, result, took);
+        let labels = [("action", action), ("result", result)];
+        metrics::record(STORE_SECONDS, None, &labels, took.as_secs_f64());
         if let Some(units) = units {
-            metrics::capacity(action, units);
+            metrics::record(CAPACITY_UNITS, None, &[("action", action)], units);
         }
     }
 
     /// A handler has ended.
     pub(crate) fn handler(self, operation: &str) {
-        metrics::handler(operation, self.0.elapsed());
+        metrics::record(HANDLER_SECONDS, Some(operation), &[], self.0.elapsed().as_secs_f64());
     }
 }

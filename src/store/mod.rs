@@ -206,7 +206,7 @@ impl Table {
         limit: Duration,
     ) -> (Result<T, RequestError>, Observed) {
         let limit = limit.min(self.request_timeout);
-        let observer = Observer::new(self.clock.local());
+        let observer = Observer::new(&self.clock.local);
         let answer = self.clock.within(limit, observer.observe(request)).await;
         let seen = observer.seen();
         match seen.time {

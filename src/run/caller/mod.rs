@@ -1,17 +1,16 @@
 //! The way of a call to its key: it acquires the key, looks its answer up, or writes the whole operation as one
 //! transaction.
 
-mod body;
 mod reconcile;
 mod transaction;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use self::body::CallBody;
 use crate::answer::{Answer, Stored};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
@@ -19,69 +18,64 @@ use crate::policy::FirstRequest;
 use crate::protocol::{
     Acquisition, CallResult, Command, Goal, Grant, MIN_LIMIT, Next, Reason, State, Window,
 };
-use crate::run::call::CallContext;
+use crate::run::call::{CallContext, End};
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
 use crate::run::errors::{abandoned, in_progress, mismatch};
 use crate::run::execution::Execution;
-use crate::run::hook::Abandoned;
+use crate::run::hook::{Abandoned, Resolved};
 use crate::signals::{self, Ending};
 use crate::store::record::{Record, random_owner};
 
 pub(crate) use self::reconcile::acquire_with_hook;
 
-/// What a call does next, or how it has ended without running its handler. A call that is rejected ends with an
-/// error.
+/// What a call does next that has not [ended](End).
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Progress {
     /// The call owns its key: run the handler.
     Acquired(Execution),
-    /// Run the hook, then continue with [`Caller::resolve`].
+    /// Run the hook, then continue with [`Step::Resolve`].
     Abandoned(Box<Abandoned>),
-    /// Nothing was written, for this reason. Continue with [`Caller::answer_without_items`] or
-    /// [`Caller::no_answer`].
+    /// Nothing was written, for this reason. Continue with [`Step::Instead`].
     ItemsRejected(Error),
     /// The answer of the hook or of the transaction is stored.
     Written,
     /// The record has no answer, and nothing was written.
     NothingWritten,
-    /// The answer of an earlier call.
-    Replay(Answer),
-    /// The failure of an earlier call, if it is available.
-    ReplayFailure(Option<Answer>),
+}
+
+/// The next step of a call.
+pub(crate) enum Step {
+    /// Acquires the key, or looks the answer up.
+    Start,
+    /// Writes what the hook has resolved.
+    Resolve(Resolved),
+    /// Writes the items and the completed record, unless the operation is completed already.
+    Transact(Answer, Vec<TransactWriteItem>),
+    /// Writes an answer without items, on the condition of the transaction. So DynamoDB applies either it
+    /// or an earlier try of the transaction, or neither. Without an answer the step ends once no earlier
+    /// try can be applied.
+    Instead(Option<Answer>),
 }
 
 /// Acquires the key of a call that has no hook. Under `Outage::Open` the result may be an
-/// execution without a record.
+/// execution without a record. The future is boxed, so that the futures of callers stay small, and so that
+/// its body is compiled once and not again in each crate that awaits it.
 pub(crate) fn acquire(
     core: &Arc<Core>,
     call: CallContext,
-) -> BoxFuture<'_, Result<Progress, Error>> {
-    start(core, call, Goal::Own)
-}
-
-/// Looks up the answer of an earlier call, or why this call is rejected. Nothing is written.
-pub(crate) fn look_up(
-    core: &Arc<Core>,
-    call: CallContext,
-) -> BoxFuture<'_, Result<Progress, Error>> {
-    start(core, call, Goal::LookUp)
-}
-
-/// The future is boxed, so that the futures of callers stay small, and so that its body is compiled once
-/// and not again in each crate that awaits it.
-fn start(
-    core: &Arc<Core>,
-    call: CallContext,
-    goal: Goal,
-) -> BoxFuture<'_, Result<Progress, Error>> {
-    let starting = async move {
-        let mut caller = Caller::new(core, &call, goal, false)?;
-        let progress = caller.start().await;
-        caller.signaled(progress)
+) -> BoxFuture<'_, Result<Execution, End>> {
+    let acquiring = async move {
+        match Caller::new(core, &call, Goal::Own, false)?.perform(Step::Start).await? {
+            Progress::Acquired(execution) => Ok(execution),
+            Progress::Abandoned(_)
+            | Progress::ItemsRejected(_)
+            | Progress::Written
+            | Progress::NothingWritten => Err(abandoned().into()),
+        }
     };
-    starting.boxed()
+    acquiring.boxed()
 }
 
 /// A call on the way to its key.
@@ -91,12 +85,11 @@ pub(crate) struct Caller<'a> {
     goal: Goal,
     machine: Acquisition,
     session: Session<'a>,
-    body: CallBody<'a>,
 }
 
 impl<'a> Caller<'a> {
     /// Without a lease, a call whose deadline is over ends here.
-    fn new(
+    pub(crate) fn new(
         core: &'a Arc<Core>,
         call: &'a CallContext,
         goal: Goal,
@@ -107,24 +100,55 @@ impl<'a> Caller<'a> {
         if goal != Goal::Own && machine.is_too_late(now) {
             return Err(too_late());
         }
-        let of = (&call.key, &call.fingerprint);
-        let session = Session::new(core, of, owner, SessionKind::Acquisition);
-        let body = CallBody::new(core, call, owner);
-        Ok(Self { core, call, goal, machine, session, body })
+        let session = Session::new(core, call, owner, SessionKind::Acquisition);
+        Ok(Self { core, call, goal, machine, session })
     }
 
-    async fn start(&mut self) -> Result<Progress, Error> {
+    /// Boxed, as [`acquire`] is.
+    pub(crate) fn advance(&mut self, step: Step) -> BoxFuture<'_, Result<Progress, End>> {
+        self.perform(step).boxed()
+    }
+
+    /// Takes a step, and signals the end of the call, unless it goes on. Every call that runs no handler ends
+    /// here.
+    async fn perform(&mut self, step: Step) -> Result<Progress, End> {
+        let progress = match step {
+            Step::Start => self.start().await,
+            Step::Resolve(resolved) => self.resolve(resolved).await,
+            Step::Transact(answer, items) => self.transact(answer, items).await,
+            Step::Instead(Some(answer)) => self.answer_without_items(answer).await,
+            Step::Instead(None) => {
+                let command = self.machine.no_answer(self.core.table.clock.moment());
+                self.proceed(command).await
+            }
+        };
+        let (ending, attempt) = match &progress {
+            Ok(Progress::Acquired(_) | Progress::Abandoned(_) | Progress::ItemsRejected(_)) => {
+                return progress;
+            }
+            Ok(Progress::Written) if self.goal == Goal::Own => (Ending::RECONCILED, None),
+            Ok(Progress::Written) => self.ending_of_transaction(),
+            Ok(Progress::NothingWritten) => (Ending::NOT_WRITTEN, None),
+            Err(End::Replayed(_) | End::Committed(_)) => (Ending::REPLAY, None),
+            Err(End::FailureReplayed(_)) => (Ending::REPLAY_FAILURE, None),
+            Err(End::NoAnswer(error)) => (Ending::of_error(error), None),
+        };
+        self.call.ended(ending, attempt);
+        progress
+    }
+
+    async fn start(&mut self) -> Result<Progress, End> {
         if !self.call.has_record {
             let execution = Execution::unprotected(self.core, self.call.clone())?;
             return Ok(Progress::Acquired(execution));
         }
         if let Some(answer) = self.call.cached(self.core) {
-            return Ok(Progress::Replay(answer));
+            return Err(End::Replayed(answer));
         }
         self.send().await
     }
 
-    async fn send(&mut self) -> Result<Progress, Error> {
+    async fn send(&mut self) -> Result<Progress, End> {
         let first = match self.goal {
             Goal::LookUp => FirstRequest::ConsistentRead,
             Goal::Own | Goal::Transact { .. } => self.call.policy.first_request,
@@ -133,8 +157,8 @@ impl<'a> Caller<'a> {
         self.proceed(command).await
     }
 
-    async fn proceed(&mut self, command: Command<Next>) -> Result<Progress, Error> {
-        let next = self.session.drive(&mut self.machine, command, &mut self.body).await;
+    async fn proceed(&mut self, command: Command<Next>) -> Result<Progress, End> {
+        let next = self.session.drive(&mut self.machine, command).await;
         let progress = self.progress(next).await;
         if let Ok(Progress::Acquired(_) | Progress::Written) = progress {
             self.core.invalidate_cached(&self.call.key);
@@ -142,12 +166,12 @@ impl<'a> Caller<'a> {
         progress
     }
 
-    async fn progress(&mut self, next: Next) -> Result<Progress, Error> {
+    async fn progress(&mut self, next: Next) -> Result<Progress, End> {
         let result = match next {
             Next::Run(window) if self.goal == Goal::Own => {
                 return Ok(Progress::Acquired(self.execution(Some(window))));
             }
-            Next::Run(_) => return Err(unknown_record()),
+            Next::Run(_) => return Err(unknown_record().into()),
             Next::RunUnprotected => {
                 let error = self.session.error.take().unwrap_or_else(timed_out);
                 tracing::error!(
@@ -157,17 +181,17 @@ impl<'a> Caller<'a> {
                 return Ok(Progress::Acquired(self.execution(None)));
             }
             Next::RunHook => {
-                let Some(record) = &self.session.last else {
-                    return Err(self.session.take_error());
+                let Some(record) = self.session.last.clone() else {
+                    return Err(self.session.take_error().into());
                 };
                 let (coding, key) = (self.core.coding.clone(), self.call.key.clone());
-                return Ok(Progress::Abandoned(Box::new(Abandoned::new(coding, key, record))));
+                return Ok(Progress::Abandoned(Box::new(Abandoned { coding, key, record })));
             }
             Next::AnswerForFailedCondition => {
                 let items_error = self.session.items_error.take();
                 return items_error
                     .map(Progress::ItemsRejected)
-                    .ok_or_else(|| self.session.take_error());
+                    .ok_or_else(|| self.session.take_error().into());
             }
             Next::Done(result) => result,
         };
@@ -178,10 +202,10 @@ impl<'a> Caller<'a> {
             );
         }
         match result {
-            CallResult::Replay => self.replay().await,
+            CallResult::Replay => Err(End::Replayed(self.replay().await?)),
             CallResult::Reconciled | CallResult::Executed => Ok(Progress::Written),
             CallResult::Nothing(reason, _) => self.nothing(reason).await,
-            CallResult::Unknown => Err(self.unknown()),
+            CallResult::Unknown => Err(self.unknown().into()),
         }
     }
 
@@ -190,7 +214,7 @@ impl<'a> Caller<'a> {
         // The record has the steps of earlier attempts.
         let taken_over = self.session.taken_over.take().filter(|_| grant.taken_over.is_some());
         let success = match window {
-            None => Ending::FailOpen,
+            None => Ending::FAIL_OPEN,
             Some(_) => self.ending_of_handler(&grant),
         };
         Execution::new(self.core, self.call.clone(), grant, window, taken_over, success)
@@ -204,10 +228,10 @@ impl<'a> Caller<'a> {
                 let (operation, attempt) = (self.call.key.operation(), grant.attempts.number);
                 tracing::warn!(operation, attempt, "an abandoned operation is taken over");
                 signals::takeover(operation);
-                Ending::Takeover
+                Ending::TAKEOVER
             }
-            None if is_first => Ending::First,
-            None | Some(State::Completed | State::Failed | State::Released) => Ending::Retry,
+            None if is_first => Ending::FIRST,
+            None | Some(State::Completed | State::Failed | State::Released) => Ending::RETRY,
         }
     }
 
@@ -216,29 +240,26 @@ impl<'a> Caller<'a> {
         let grant = self.machine.grant();
         let attempt = grant.attempts.number;
         let ending = match grant.taken_over.map(|taken_over| taken_over.state) {
-            Some(State::Pending { .. }) => Ending::Takeover,
-            _ if attempt > 1 => Ending::Retry,
-            _ => Ending::First,
+            Some(State::Pending { .. }) => Ending::TAKEOVER,
+            _ if attempt > 1 => Ending::RETRY,
+            _ => Ending::FIRST,
         };
         (ending, Some(attempt))
     }
 
     /// The answer in the record that was seen last.
-    async fn replay(&mut self) -> Result<Progress, Error> {
+    async fn replay(&mut self) -> Result<Answer, Error> {
         let Some(Record { header, answer: Some(stored), .. }) = self.session.last.take() else {
             return Err(self.session.take_error());
         };
-        let generation = self.session.generation;
         let answer = self.read_answer(stored).await?;
-        let Self { core, call, .. } = self;
-        let request = (&call.key, &call.fingerprint);
-        core.cache_answer(generation, request, &call.policy, header.expires_at, answer.clone());
-        Ok(Progress::Replay(answer))
+        self.session.cache(header.expires_at, answer.clone());
+        Ok(answer)
     }
 
     /// The end of a call that has run nothing and written nothing, for this reason.
-    async fn nothing(&mut self, reason: Reason) -> Result<Progress, Error> {
-        Err(match reason {
+    async fn nothing(&mut self, reason: Reason) -> Result<Progress, End> {
+        let error = match reason {
             Reason::Free | Reason::ItemsRejected => return Ok(Progress::NothingWritten),
             Reason::Failed => {
                 let failure = match self.session.last.take().and_then(|record| record.answer) {
@@ -246,7 +267,7 @@ impl<'a> Caller<'a> {
                     // Even if the failure cannot be read, nothing runs.
                     Some(stored) => self.read_answer(stored).await?.available(),
                 };
-                return Ok(Progress::ReplayFailure(failure));
+                return Err(End::FailureReplayed(failure));
             }
             Reason::InProgress { lease_left } => in_progress(lease_left),
             Reason::Mismatch => mismatch(),
@@ -263,7 +284,8 @@ impl<'a> Caller<'a> {
                 Error::new(ErrorKind::Unavailable, message)
             }
             Reason::Error => self.session.take_error(),
-        })
+        };
+        Err(error.into())
     }
 
     /// Reads a stored answer within the call's time.
@@ -284,23 +306,6 @@ impl<'a> Caller<'a> {
         let message = "the transaction could not be confirmed: it has happened as a whole or not at \
                        all, ask again with the same key";
         Error::new(ErrorKind::OutcomeUnknown, message)
-    }
-
-    /// Signals the end of the call, unless it goes on. Every call that runs no handler ends here.
-    fn signaled(&self, progress: Result<Progress, Error>) -> Result<Progress, Error> {
-        let (ending, attempt) = match &progress {
-            Ok(Progress::Acquired(_) | Progress::Abandoned(_) | Progress::ItemsRejected(_)) => {
-                return progress;
-            }
-            Ok(Progress::Written) if self.goal == Goal::Own => (Ending::Reconciled, None),
-            Ok(Progress::Written) => self.ending_of_transaction(),
-            Ok(Progress::NothingWritten) => (Ending::NotWritten, None),
-            Ok(Progress::Replay(_)) => (Ending::Replay, None),
-            Ok(Progress::ReplayFailure(_)) => (Ending::ReplayFailure, None),
-            Err(error) => (Ending::of_error(error), None),
-        };
-        self.call.signals.ended(self.call.key.operation(), ending, attempt);
-        progress
     }
 }
 

@@ -3,47 +3,29 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-
-use super::{Caller, Progress};
+use super::{Caller, Progress, Step};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Goal, Resolution};
-use crate::run::call::CallContext;
+use crate::run::call::{CallContext, End};
+use crate::run::completion::Storage;
 use crate::run::core::Core;
+use crate::run::errors::abandoned;
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, HookResult, Reconciled, Resolved};
 use crate::run::runner::RunOutcome;
 use crate::signals::Ending;
-use crate::store::record::steps_bytes;
 
 impl Caller<'_> {
-    /// Acquires the key. Boxed, as [`acquire`](super::acquire) is.
-    fn begin(&mut self) -> BoxFuture<'_, Result<Progress, Error>> {
-        let beginning = async {
-            let progress = self.start().await;
-            self.signaled(progress)
-        };
-        beginning.boxed()
-    }
-
-    /// Continues after [`Progress::Abandoned`] with the hook's resolution.
-    fn resolve(&mut self, resolved: Resolved) -> BoxFuture<'_, Result<Progress, Error>> {
-        let steps = self.session.last.as_ref().and_then(|record| record.steps.as_ref());
-        let steps_bytes = steps.map_or(0, steps_bytes);
+    pub(super) async fn resolve(&mut self, resolved: Resolved) -> Result<Progress, End> {
         let resolution = match resolved {
             Reconciled::Completed(_) => Resolution::Completed,
             Reconciled::Failed(_) => Resolution::Failed,
             Reconciled::Execute => Resolution::Execute,
             Reconciled::Refuse => Resolution::Refuse,
         };
-        self.body.resolve(resolved, steps_bytes);
-        let resolving = async move {
-            let command = self.machine.resolved(self.core.table.clock.moment(), resolution);
-            let progress = self.proceed(command).await;
-            self.signaled(progress)
-        };
-        resolving.boxed()
+        self.session.resolve(resolved);
+        let command = self.machine.resolved(self.core.table.clock.moment(), resolution);
+        self.proceed(command).await
     }
 }
 
@@ -60,28 +42,33 @@ where
     Fut: Future<Output = HookResult<T, E>>,
 {
     let mut caller = Caller::new(core, &call, Goal::Own, true)?;
-    let mut progress = caller.begin().await;
-    let mut reconciled = None;
-    while let Ok(Progress::Abandoned(abandoned)) = progress {
+    let (mut step, mut reconciled) = (Step::Start, None);
+    loop {
+        let abandoned = match (caller.advance(step).await?, reconciled) {
+            (Progress::Acquired(execution), _) => return Ok(execution),
+            (Progress::Abandoned(abandoned), _) => abandoned,
+            (Progress::Written, Some(Reconciled::Completed(value))) => {
+                return Err(RunOutcome::Returned(value, Storage::Reconciled));
+            }
+            (Progress::Written, Some(Reconciled::Failed(error))) => {
+                return Err(RunOutcome::Failed(error));
+            }
+            (Progress::Written | Progress::ItemsRejected(_) | Progress::NothingWritten, _) => {
+                return Err(abandoned().into());
+            }
+        };
         // The answer is returned before the deadline.
         let end = core.table.clock.now().plus(core.time_until(call.answer_by()));
         let returned = core.table.clock.until(|| Some(end), hook(*abandoned)).await;
         let Some(Ok(resolution)) = returned else {
-            call.ended(Ending::ReconcileFailed);
+            call.ended(Ending::RECONCILE_FAILED, None);
             return Err(match returned {
                 Some(Err(error)) => RunOutcome::Failed(error),
                 Some(Ok(_)) | None => out_of_time().into(),
             });
         };
-        progress = caller.resolve(resolved(&resolution)).await;
+        step = Step::Resolve(resolved(&resolution));
         reconciled = Some(resolution);
-    }
-    match (progress, reconciled) {
-        (Ok(Progress::Written), Some(Reconciled::Completed(value))) => {
-            Err(RunOutcome::Reconciled(value))
-        }
-        (Ok(Progress::Written), Some(Reconciled::Failed(error))) => Err(RunOutcome::Failed(error)),
-        (progress, _) => RunOutcome::of(progress),
     }
 }
 

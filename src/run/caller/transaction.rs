@@ -1,78 +1,27 @@
 //! A whole operation as one transaction. The record is never PENDING, and the transaction of a
 //! duplicate is canceled with the stored answer.
 
-use std::sync::Arc;
-
 use aws_sdk_dynamodb::types::TransactWriteItem;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 
 use super::{Caller, Progress};
 use crate::answer::{Answer, Stored, Unstorable};
-use crate::error::Error;
-use crate::protocol::{Form, Goal};
-use crate::run::call::CallContext;
-use crate::run::core::Core;
+use crate::protocol::Goal;
+use crate::run::call::{CallContext, End};
+use crate::run::placement::Place;
 use crate::run::transaction::items;
 use crate::store::record::{ONE_BYTE, OwnRecord};
 
-impl<'a> Caller<'a> {
-    /// A call that writes a transaction.
-    pub(crate) fn of_transaction(
-        core: &'a Arc<Core>,
-        call: &'a CallContext,
-    ) -> Result<Self, Error> {
-        Self::new(core, call, Goal::Transact { form: Form::Transaction }, false)
-    }
-
-    /// Writes `items` and the completed record, unless the operation is completed already.
-    pub(crate) fn transact(
-        &mut self,
-        answer: Answer,
-        items: Vec<TransactWriteItem>,
-    ) -> BoxFuture<'_, Result<Progress, Error>> {
-        let transacting = async move {
-            let progress = self.write(answer, items).await;
-            self.signaled(progress)
-        };
-        transacting.boxed()
-    }
-
-    /// Continues after [`Progress::ItemsRejected`] with an answer, which is stored on the condition of the
-    /// transaction. So DynamoDB applies either it or an earlier try of the transaction, or neither.
-    pub(crate) fn answer_without_items(
-        &mut self,
-        answer: Answer,
-    ) -> BoxFuture<'_, Result<Progress, Error>> {
-        let answering = async move {
-            let progress = self.write_without_items(answer).await;
-            self.signaled(progress)
-        };
-        answering.boxed()
-    }
-
-    /// Continues after [`Progress::ItemsRejected`] without an answer: returns once no earlier try of the
-    /// transaction can be applied.
-    pub(crate) fn no_answer(&mut self) -> BoxFuture<'_, Result<Progress, Error>> {
-        let ending = async move {
-            let command = self.machine.no_answer(self.core.table.clock.moment());
-            let progress = self.proceed(command).await;
-            self.signaled(progress)
-        };
-        ending.boxed()
-    }
-
-    async fn write(
+impl Caller<'_> {
+    pub(super) async fn transact(
         &mut self,
         answer: Answer,
         mut items: Vec<TransactWriteItem>,
-    ) -> Result<Progress, Error> {
+    ) -> Result<Progress, End> {
         if let Some(answer) = self.call.cached(self.core) {
-            return Ok(Progress::Replay(answer));
+            return Err(End::Replayed(answer));
         }
-        let own_record = self.own_record();
-        let stored = match self.place(&own_record, answer).await {
-            Ok(stored) => stored,
+        let (stored, record_bytes) = match self.place(answer).await {
+            Ok(placed) => placed,
             Err(unstorable) => {
                 // Nothing is sent, but the operation may be completed already.
                 *self = Self::new(self.core, self.call, Goal::LookUp, false)?;
@@ -82,49 +31,42 @@ impl<'a> Caller<'a> {
                 };
             }
         };
-        let (schema, expires_at) = (&self.core.table.schema, self.expires_at(&own_record));
-        let bytes = own_record.completed_bytes(
-            schema,
-            own_record.created_at,
-            expires_at,
-            stored.attribute(),
-        );
-        let prepared = items::prepare(&self.core.table, &own_record.key, bytes, &mut items);
-        if let Err(invalid) = prepared {
+        let (table, key) = (&self.core.table, &self.call.key);
+        if let Err(invalid) = items::prepare(table, key, record_bytes, &mut items) {
             return Ok(Progress::ItemsRejected(invalid));
         }
-        self.body.write_transaction(stored, items);
+        (self.session.answer, self.session.items) = (Some(stored), items);
         self.send().await
     }
 
-    async fn write_without_items(&mut self, answer: Answer) -> Result<Progress, Error> {
-        match self.place(&self.own_record(), answer).await {
-            Ok(stored) => self.body.write_transaction(stored, Vec::new()),
+    pub(super) async fn answer_without_items(&mut self, answer: Answer) -> Result<Progress, End> {
+        let stored = match self.place(answer).await {
+            Ok((stored, _)) => stored,
             Err(unstorable) => return Ok(Progress::ItemsRejected(unstorable.into())),
-        }
+        };
+        (self.session.answer, self.session.items) = (Some(stored), Vec::new());
         let command = self.machine.answer_without_items(self.core.table.clock.moment());
         self.proceed(command).await
     }
 
-    /// Chooses the form of an answer, which must lie in the record.
-    async fn place(&self, own_record: &OwnRecord, answer: Answer) -> Result<Stored, Unstorable> {
-        let (schema, expires_at) = (&self.core.table.schema, self.expires_at(own_record));
-        let rest = own_record.completed_bytes(schema, own_record.created_at, expires_at, ONE_BYTE);
-        self.body.place(answer, rest, None).await
-    }
-
-    /// An estimate of the record, to compute its size.
-    fn own_record(&self) -> OwnRecord {
-        OwnRecord {
-            key: self.call.key.clone(),
-            owner: self.body.owner,
+    /// Chooses the form of an answer, which must lie in the record. Also returns the record's size.
+    async fn place(&self, answer: Answer) -> Result<(Stored, usize), Unstorable> {
+        let CallContext { key, fingerprint, policy, answers, .. } = self.call;
+        let table = &self.core.table;
+        let created_at = table.clock.guess();
+        // An estimate of the record, to compute its size.
+        let own_record = OwnRecord {
+            key: key.clone(),
+            owner: self.session.me,
             attempt: 1,
-            fingerprint: self.call.fingerprint.to_store(),
-            created_at: self.core.table.clock.guess(),
-        }
-    }
-
-    fn expires_at(&self, own_record: &OwnRecord) -> i64 {
-        own_record.created_at.plus(self.call.policy.retention).seconds_up()
+            fingerprint: fingerprint.to_store(),
+            created_at,
+        };
+        let expires_at = created_at.plus(policy.retention).seconds_up();
+        let rest = own_record.completed_bytes(&table.schema, created_at, expires_at, ONE_BYTE);
+        let place = Place { key, policy, rest, parts: None };
+        let stored = self.core.place_answer(answers.stored(answer), place).await?;
+        let bytes = rest + stored.bytes();
+        Ok((stored, bytes))
     }
 }

@@ -18,17 +18,17 @@ const MAX_BYTES: usize = 256 * 1024;
 pub(crate) struct Steps(Mutex<Known>);
 
 #[derive(Debug)]
-pub(super) struct Known {
+pub(crate) struct Known {
     /// What earlier attempts left.
     done: StoredSteps,
     /// The names that this execution has used.
     used: HashSet<String>,
     /// The size of all steps that are stored or about to be.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Whether the record has the attribute, as far as is known.
     pub(super) has_map: bool,
-    /// Whether this execution has sent a step.
-    are_sent: bool,
+    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
+    pub(crate) are_sent: bool,
 }
 
 impl Steps {
@@ -46,18 +46,8 @@ impl Steps {
         known.has_map || known.are_sent
     }
 
-    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
-    pub(crate) fn were_sent(&self) -> bool {
-        self.lock().are_sent
-    }
-
-    /// The bytes that the stored steps take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
     /// Never hold the lock across an await: a step whose future is not polled would block the others.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,15 +83,14 @@ impl Steps {
         made: Result<StoredStep, String>,
     ) -> Result<StoredStep, String> {
         let mut known = self.lock();
-        let made = made.and_then(|checkpoint| {
-            let bytes = checkpoint.bytes(name);
-            match known.bytes + bytes {
-                all if all > MAX_BYTES => {
-                    let message = "and all steps together would have";
-                    Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"))
-                }
-                _ => Ok(checkpoint),
+        let made = made.and_then(|step| {
+            let bytes = step.bytes(name);
+            let all = known.bytes + bytes;
+            if all > MAX_BYTES {
+                let message = "and all steps together would have";
+                return Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"));
             }
+            Ok(step)
         });
         known.bytes += made.as_ref().unwrap_or(&StoredStep::Unavailable).bytes(name);
         made

@@ -137,34 +137,34 @@ impl Execution {
         name: &'a str,
         json: Result<String, String>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        self.store_result(name, json).boxed()
-    }
-
-    async fn store_result(&self, name: &str, json: Result<String, String>) -> Result<(), Error> {
-        if !self.is_protected() {
-            return Ok(());
-        }
-        // Encoded only once, because a later try recognizes an earlier one by its bytes.
-        let made = json.and_then(|json| StoredStep::new(name, json, self.coder()));
-        let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
-            Ok(checkpoint) => (checkpoint, None),
-            Err(reason) => (StoredStep::Unavailable, Some(unstorable(name, &reason))),
+        let storing = async move {
+            if !self.is_protected() {
+                return Ok(());
+            }
+            // Encoded only once, because a later try recognizes an earlier one by its bytes.
+            let made = json.and_then(|json| StoredStep::new(name, json, self.coder()));
+            let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
+                Ok(checkpoint) => (checkpoint, None),
+                Err(reason) => (StoredStep::Unavailable, Some(unstorable(name, &reason))),
+            };
+            let mut value = checkpoint.encode();
+            while let Err(invalid) = self.write_step(name, &value).await? {
+                if unstorable.is_some() {
+                    return Err(unconfirmed(name, invalid));
+                }
+                value = StoredStep::Unavailable.encode();
+                unstorable =
+                    Some(self::unstorable(name, "DynamoDB rejects it").with_source(invalid));
+            }
+            match unstorable {
+                None => Ok(()),
+                Some(error) => {
+                    tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
+                    Err(error)
+                }
+            }
         };
-        let mut value = checkpoint.encode();
-        while let Err(invalid) = self.write_step(name, &value).await? {
-            if unstorable.is_some() {
-                return Err(unconfirmed(name, invalid));
-            }
-            value = StoredStep::Unavailable.encode();
-            unstorable = Some(self::unstorable(name, "DynamoDB rejects it").with_source(invalid));
-        }
-        match unstorable {
-            None => Ok(()),
-            Some(error) => {
-                tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
-                Err(error)
-            }
-        }
+        storing.boxed()
     }
 
     /// Writes a step until it is confirmed, finally rejected, or out of time. The inner error means that
@@ -236,7 +236,8 @@ impl Execution {
     }
 
     fn lost(&self, name: &str) -> Error {
-        self.note_lost_lease();
+        self.finish().lose();
+        self.inner.handler.wake();
         let message = format!(
             "step `{name}` HAS run and is not stored: another execution owns the key, or its record \
              was deleted"

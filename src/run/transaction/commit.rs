@@ -3,25 +3,22 @@
 //! DynamoDB applies at most one of the commits, the release and the kept failure of an owner, because of
 //! their conditions. No owner sends both a release and a completion.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
+use tokio::sync::MutexGuard;
 
-use super::commits::{commit_unknown, nothing_committed, other_commit};
 use super::{items, json};
-use crate::answer::{Answer, Stored};
+use crate::answer::Answer;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{
-    Command, Condition, FinishResult, NoCommit, Outcome, ReadResult, Tries, Write,
-};
-use crate::run::completion::Overruled;
-use crate::run::driver::{EmptyBody, Session, WriteBody};
-use crate::run::errors::lease_lost;
-use crate::run::execution::Execution;
+use crate::protocol::{Command, FinishResult, NoCommit, Outcome, ReadResult, Tries};
+use crate::run::call::End;
+use crate::run::driver::Session;
+use crate::run::errors::{commit_unknown, lease_lost, nothing_committed};
+use crate::run::execution::{Execution, Inner};
 use crate::signals::Ending;
 
 /// A commit about to be sent.
@@ -31,45 +28,6 @@ pub(crate) struct Commit {
     /// What repeats get.
     pub(crate) stored: Answer,
     pub(crate) items: Vec<TransactWriteItem>,
-}
-
-/// The answer and the items of a commit.
-struct CommitBody<'a> {
-    execution: &'a Execution,
-    response: Stored,
-    items: &'a [TransactWriteItem],
-    /// The condition of the transaction that was sent last. With another end of the lease it is another
-    /// transaction, which needs another token.
-    condition: Option<Condition>,
-}
-
-impl WriteBody for CommitBody<'_> {
-    async fn response(
-        &mut self,
-        write: &Write,
-        _: Duration,
-    ) -> Result<Option<AttributeValue>, Error> {
-        // The write that resolves the commit has no answer.
-        Ok(write.record.is_completed().then(|| self.response.attribute()))
-    }
-
-    fn items(&self) -> &[TransactWriteItem] {
-        self.items
-    }
-
-    fn token_used(&mut self) {
-        self.execution.inner.commits.tokens.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn token(&mut self, write: &Write) -> String {
-        let tokens = &self.execution.inner.commits.tokens;
-        if self.condition.as_ref() != Some(&write.condition) {
-            tokens.fetch_add(1, Ordering::Relaxed);
-            self.condition = Some(write.condition.clone());
-        }
-        let number = tokens.load(Ordering::Relaxed);
-        items::token(self.execution.inner.own_record.owner, number)
-    }
 }
 
 impl Execution {
@@ -127,9 +85,9 @@ impl Execution {
         response: &T,
         items: impl IntoIterator<Item = TransactWriteItem>,
     ) -> Result<(), Error> {
-        let answer = Answer::Json(json(response)?.into());
-        let commit = Commit { stored: answer.clone(), answer, items: items.into_iter().collect() };
-        self.commit_answer(commit).await
+        let answer = json(response)?;
+        let items = items.into_iter().collect();
+        self.commit_answer(Commit { stored: answer.clone(), answer, items }).await
     }
 
     /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
@@ -146,113 +104,136 @@ impl Execution {
     }
 
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
-        let inner = &self.inner;
-        if matches!(commit.answer, Answer::Http(_)) != inner.call.answers.is_http {
+        let Inner { core, call, own_record, finish, .. } = &*self.inner;
+        if matches!(commit.stored, Answer::Http(_)) != call.answers.is_http {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));
         }
-        let clock = &inner.core.table.clock;
-        let Some(_lock) = clock.within(self.longest_commit(), inner.commit_lock.lock()).await
-        else {
+        let lock = self.lock_commits().await;
+        let Some(mut committed) = lock else {
             self.finish().may_commit().map_err(no_commit)?;
             return Err(other_commit());
         };
+        let Commit { answer, stored, mut items } = commit;
         if !self.has_record() {
-            return self.commit_items(commit).await;
+            // If this future is dropped, the items may have been written.
+            self.finish().begin_items().map_err(no_commit)?;
+            *committed = Some(answer);
+            return self.commit_items(items).await;
         }
-        let (table, now) = (&inner.core.table, inner.core.table.clock.moment());
+        let now = core.table.clock.moment();
         self.finish().may_commit().map_err(no_commit)?;
-        let Commit { answer, stored, mut items, .. } = commit;
-        let stored = inner.call.answers.stored(stored);
-        let response = inner.core.place_answer(stored, self.place_in_record()).await?;
+        let (stored, place) = (call.answers.stored(stored), self.place_in_record());
+        let rest = place.rest;
+        let response = core.place_answer(stored, place).await?;
         let until = self.finish().tries_until(now);
-        let (completed_at, expires_at) = self.finish().estimate(now);
-        let (own_record, attribute) = (&inner.own_record, response.attribute());
-        let bytes = own_record.completed_bytes(&table.schema, completed_at, expires_at, attribute);
-        items::prepare(table, &own_record.key, bytes, &mut items)?;
-        let mut body = CommitBody { execution: self, response, items: &items, condition: None };
-        let now = table.clock.moment();
-        inner.commits.begin(answer);
-        let command = self.finish().commit(now, until);
+        items::prepare(&core.table, &own_record.key, rest + response.bytes(), &mut items)?;
         let mut session = self.session();
-        let ended = session.drive(&mut &inner.finish, command, &mut body).await;
+        (session.answer, session.items) = (Some(response), items);
+        *committed = Some(answer);
+        let command = self.finish().commit(core.table.clock.moment(), until);
+        let ended = session.drive(&mut &*finish, command).await;
         self.committed(ended, &mut session)
+    }
+
+    /// Waits until no commit in another task runs. `None` if that takes too long.
+    async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
+        let Inner { core, committed, .. } = &*self.inner;
+        core.table.clock.within(self.longest_commit(), committed.lock()).await
     }
 
     /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
     /// at the next await.
     fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), Error> {
-        if let FinishResult::NothingWritten(_) | FinishResult::Unknown = ended {
-            let error = session.take_error();
-            let found = match ended {
-                FinishResult::Unknown => "unknown",
-                _ => "given up: nothing was written",
-            };
-            tracing::error!(
-                operation = self.operation(), attempt = self.attempt(), %error, fate = found,
-                "a commit was not confirmed in time"
-            );
-        }
-        match ended {
-            FinishResult::Stored => Ok(()),
+        let fate = match ended {
+            FinishResult::Stored => return Ok(()),
             FinishResult::NotCommitted(_)
             | FinishResult::FailureWritten
             | FinishResult::Unconfirmed => {
-                Err(session.items_error.take().unwrap_or_else(|| session.take_error()))
+                let items_error = session.items_error.take();
+                return Err(items_error.unwrap_or_else(|| session.take_error()));
             }
-            FinishResult::Committed
-            | FinishResult::LeaseLost
-            | FinishResult::NothingWritten(_)
-            | FinishResult::Unknown => Err(already_ended(ended)),
-        }
+            FinishResult::Committed | FinishResult::LeaseLost => return Err(already_ended(ended)),
+            FinishResult::NothingWritten(_) => "given up: nothing was written",
+            FinishResult::Unknown => "unknown",
+        };
+        tracing::error!(
+            operation = self.operation(), attempt = self.attempt(), error = %session.take_error(), fate,
+            "a commit was not confirmed in time"
+        );
+        Err(already_ended(ended))
     }
 
     /// The handler has returned. Returns the outcome of its commits, if they have ended the operation.
     /// A commit whose future was dropped is resolved first.
-    pub(crate) async fn close(&self) -> Option<Overruled> {
-        let outcome = self.lock_and_close().await;
-        if let Some(outcome) = &outcome {
-            self.note_outcome(outcome);
-        }
-        outcome
-    }
-
-    async fn lock_and_close(&self) -> Option<Overruled> {
-        let clock = &self.inner.core.table.clock;
-        let Some(_lock) = clock.within(self.longest_commit(), self.inner.commit_lock.lock()).await
-        else {
-            return Some(Overruled::Unknown(commit_unknown()));
+    pub(crate) async fn close(&self) -> Option<End> {
+        let Some(mut committed) = self.lock_commits().await else {
+            self.ended_as(Ending::UNCONFIRMED);
+            return Some(commit_unknown().into());
         };
-        let command = self.finish().close(clock.moment(), self.failure_write());
+        let now = self.inner.core.table.clock.moment();
+        let command = self.finish().close(now, self.failure_write());
         // Boxed: most executions have no commit to resolve.
-        Box::pin(self.conclude(command?)).await
-    }
-
-    /// Resolves a commit whose future was dropped.
-    async fn conclude(&self, command: Command<FinishResult>) -> Option<Overruled> {
-        let mut session = self.session();
-        let ended = session.drive(&mut &self.inner.finish, command, &mut EmptyBody).await;
-        self.outcome(ended, &mut session).await
+        Box::pin(self.conclude(command?, &mut committed)).await
     }
 
     /// The handler was stopped because its lease expired. Returns the outcome of its commits, if they have
     /// ended the operation.
-    pub(crate) fn expire(&self) -> BoxFuture<'_, Option<Overruled>> {
-        self.lock_and_expire().boxed()
+    pub(crate) fn expire(&self) -> BoxFuture<'_, Option<End>> {
+        let expiring = async {
+            self.ended_as(Ending::LEASE_EXPIRED);
+            let mut committed = self.lock_commits().await?;
+            let command = self.finish().expire(self.inner.core.table.clock.moment());
+            let end = self.conclude(command?, &mut committed).await;
+            end.filter(|end| match end {
+                // What else the handler has done is unknown.
+                End::NoAnswer(error) if error.kind() != ErrorKind::LeaseLost => {
+                    self.ended_as(Ending::LEASE_EXPIRED);
+                    false
+                }
+                End::Committed(_)
+                | End::Replayed(_)
+                | End::FailureReplayed(_)
+                | End::NoAnswer(_) => true,
+            })
+        };
+        expiring.boxed()
     }
 
-    async fn lock_and_expire(&self) -> Option<Overruled> {
-        self.ended_as(Ending::LeaseExpired);
-        let clock = &self.inner.core.table.clock;
-        let _lock = clock.within(self.longest_commit(), self.inner.commit_lock.lock()).await?;
-        let command = self.finish().expire(clock.moment());
-        let outcome = self.conclude(command?).await?;
-        match outcome {
-            Overruled::Committed(_) | Overruled::LeaseLost(_) => {
-                self.note_outcome(&outcome);
-                Some(outcome)
+    /// Resolves a commit whose future was dropped. Returns how the commits have ended the operation.
+    /// `committed` is the answer of the last one.
+    async fn conclude(
+        &self,
+        command: Command<FinishResult>,
+        committed: &mut Option<Answer>,
+    ) -> Option<End> {
+        let mut session = self.session();
+        let ended = session.drive(&mut &self.inner.finish, command).await;
+        match ended {
+            FinishResult::Stored | FinishResult::Committed => {
+                self.succeeded();
+                let sent = committed.take().filter(|_| ended == FinishResult::Stored);
+                if sent.is_some() {
+                    return sent.map(End::Committed);
+                }
+                self.read_record(&mut session).await;
+                Some(End::Committed(self.own_answer(&mut session).await))
             }
-            Overruled::NothingCommitted | Overruled::Unknown(_) => None,
+            FinishResult::LeaseLost => {
+                self.read_record(&mut session).await;
+                Some(self.lost_lease(&mut session).await)
+            }
+            FinishResult::NothingWritten(_) => {
+                self.ended_as(Ending::FAILED);
+                Some(nothing_committed().into())
+            }
+            FinishResult::Unknown => {
+                self.ended_as(Ending::UNCONFIRMED);
+                Some(commit_unknown().into())
+            }
+            FinishResult::FailureWritten
+            | FinishResult::NotCommitted(_)
+            | FinishResult::Unconfirmed => None,
         }
     }
 
@@ -267,40 +248,6 @@ impl Execution {
     /// The tries of a write or read of this execution that begins now.
     pub(crate) fn tries(&self) -> Tries {
         Tries::until(self.finish().tries_until(self.inner.core.table.clock.moment()))
-    }
-
-    fn note_outcome(&self, outcome: &Overruled) {
-        match outcome {
-            Overruled::Committed(_) => self.succeeded(),
-            Overruled::LeaseLost(_) => self.ended_as(Ending::LeaseLost),
-            Overruled::NothingCommitted => self.ended_as(Ending::Failed),
-            Overruled::Unknown(_) => self.ended_as(Ending::Unconfirmed),
-        }
-    }
-
-    /// How the commits ended the operation.
-    async fn outcome(&self, ended: FinishResult, session: &mut Session<'_>) -> Option<Overruled> {
-        match ended {
-            FinishResult::Stored | FinishResult::Committed => {
-                let sent = self.inner.commits.applied().filter(|_| ended == FinishResult::Stored);
-                let answer = if let Some(answer) = sent {
-                    answer
-                } else {
-                    self.read_record(session).await;
-                    self.own_answer(session).await
-                };
-                Some(Overruled::Committed(answer))
-            }
-            FinishResult::LeaseLost => {
-                self.read_record(session).await;
-                Some(Overruled::LeaseLost(self.answer_of_other_owner(session).await))
-            }
-            FinishResult::NothingWritten(_) => Some(Overruled::NothingCommitted),
-            FinishResult::Unknown => Some(Overruled::Unknown(commit_unknown())),
-            FinishResult::FailureWritten
-            | FinishResult::NotCommitted(_)
-            | FinishResult::Unconfirmed => None,
-        }
     }
 
     /// Reads the record, unless a response has shown it: the commit that ended the operation may have
@@ -318,8 +265,15 @@ impl Execution {
     }
 }
 
+/// The error of a commit that has waited too long for another one.
+fn other_commit() -> Error {
+    let message = "another commit of this execution did not end in time, perhaps because its future is \
+                   not polled: nothing of this commit was written. Await one commit before the next";
+    Error::new(ErrorKind::Unavailable, message)
+}
+
 /// Why a commit is not begun.
-pub(super) fn no_commit(reason: NoCommit) -> Error {
+fn no_commit(reason: NoCommit) -> Error {
     match reason {
         NoCommit::Over(ended) => already_ended(ended),
         NoCommit::Closed => {

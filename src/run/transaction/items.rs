@@ -14,16 +14,19 @@ use crate::store::record::{self, Bound, Item, MAX_ITEM_BYTES, OwnerId};
 /// DynamoDB's limit for all items of a transaction, in bytes.
 const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 
-/// Checks the items of a transaction that contains the record, and sets that a failed condition returns
-/// its item.
+/// Checks the items of a transaction that contains a record of `record_bytes`, and sets that a failed
+/// condition returns its item.
 pub(crate) fn prepare(
     table: &Table,
     key: &RecordKey,
     record_bytes: usize,
     items: &mut [TransactWriteItem],
 ) -> Result<(), Error> {
-    let total = check(items)?;
-    fit(record_bytes, total)?;
+    let total = record_bytes + check(items)?;
+    if total > MAX_TRANSACTION_BYTES {
+        let message = format!("the items have {total} bytes, more than DynamoDB's 4 MB");
+        return Err(Error::invalid_transaction(message));
+    }
     distinct(table, key, items)
 }
 
@@ -52,19 +55,6 @@ pub(super) fn check(items: &mut [TransactWriteItem]) -> Result<usize, Error> {
     Ok(total)
 }
 
-/// Checks that the record fits into a transaction whose other items have `others` bytes.
-fn fit(bytes: usize, others: usize) -> Result<(), Error> {
-    if bytes > MAX_ITEM_BYTES {
-        return Err(answer_too_large(bytes, MAX_ITEM_BYTES));
-    }
-    let total = bytes + others;
-    if total > MAX_TRANSACTION_BYTES {
-        let message = format!("the items have {total} bytes, more than DynamoDB's 4 MB");
-        return Err(Error::invalid_transaction(message));
-    }
-    Ok(())
-}
-
 /// The error of an answer that is larger than `limit`, alone or with its record.
 pub(super) fn answer_too_large(bytes: usize, limit: usize) -> Error {
     Error::invalid_transaction(format!(
@@ -76,25 +66,20 @@ pub(super) fn answer_too_large(bytes: usize, limit: usize) -> Error {
 /// What the four kinds of items have in common.
 struct Operation<'a> {
     table: &'a str,
-    target: Target<'a>,
+    /// The key, or the whole item of a put.
+    item: &'a Item,
+    is_put: bool,
     values: Option<&'a HashMap<String, AttributeValue>>,
     returning: &'a mut Option<ReturnValuesOnConditionCheckFailure>,
 }
 
-/// How an operation identifies its item.
-#[derive(Clone, Copy)]
-enum Target<'a> {
-    Key(&'a Item),
-    /// The whole item. Which of its attributes are the key depends on the table.
-    Whole(&'a Item),
-}
-
 macro_rules! operation {
-    ($operation:expr, $target:ident, $known:ident) => {{
+    ($operation:expr, $item:ident, $is_put:literal) => {{
         let one = $operation;
         Some(Operation {
             table: &one.table_name,
-            target: Target::$target(&one.$known),
+            item: &one.$item,
+            is_put: $is_put,
             values: one.expression_attribute_values.as_ref(),
             returning: &mut one.return_values_on_condition_check_failure,
         })
@@ -105,10 +90,10 @@ impl<'a> Operation<'a> {
     /// `None` if there is no operation in it, or several.
     fn of(item: &'a mut TransactWriteItem) -> Option<Self> {
         match (&mut item.put, &mut item.update, &mut item.delete, &mut item.condition_check) {
-            (Some(one), None, None, None) => operation!(one, Whole, item),
-            (None, Some(one), None, None) => operation!(one, Key, key),
-            (None, None, Some(one), None) => operation!(one, Key, key),
-            (None, None, None, Some(one)) => operation!(one, Key, key),
+            (Some(one), None, None, None) => operation!(one, item, true),
+            (None, Some(one), None, None) => operation!(one, key, false),
+            (None, None, Some(one), None) => operation!(one, key, false),
+            (None, None, None, Some(one)) => operation!(one, key, false),
             _ => None,
         }
     }
@@ -116,8 +101,7 @@ impl<'a> Operation<'a> {
     /// Two lower bounds: of the largest item or value, and of what counts for the transaction's size.
     /// DynamoDB itself rejects what is too large and passes this check.
     fn bytes(&self) -> (usize, usize) {
-        let (Target::Key(known) | Target::Whole(known)) = self.target;
-        let known = record::item_bytes(known, Bound::Lower);
+        let known = record::item_bytes(self.item, Bound::Lower);
         let values = self.values.into_iter().flat_map(HashMap::values);
         let largest = values.map(|value| record::value_bytes(value, Bound::Lower)).max();
         (largest.unwrap_or(0).max(known), known)
@@ -127,60 +111,32 @@ impl<'a> Operation<'a> {
 /// Checks that no two operations have the same item, and that none has the record.
 fn distinct(table: &Table, key: &RecordKey, items: &mut [TransactWriteItem]) -> Result<(), Error> {
     let own = record::key_item(&table.schema, key);
-    let operations: Vec<(&str, Target<'_>)> = items
-        .iter_mut()
-        .filter_map(Operation::of)
-        .map(|operation| (operation.table, operation.target))
-        .collect();
-    for (index, (name, target)) in operations.iter().enumerate() {
-        if is_same_table(name, &table.name) && is_about(*target, &own) {
-            let message = format!("item {index} is about the operation's own record");
-            return Err(Error::invalid_transaction(message));
-        }
-    }
-    for (second, (name, target)) in operations.iter().enumerate() {
-        let same = |(other, earlier): &(&str, Target<'_>)| {
+    let operations = items.iter_mut().filter_map(Operation::of);
+    let operations =
+        operations.map(|operation| (operation.table, operation.item, operation.is_put));
+    let all: Vec<_> =
+        std::iter::once((table.name.as_str(), &own, false)).chain(operations).collect();
+    for (second, &(name, item, _)) in all.iter().enumerate() {
+        // The names of the table's key, if an operation has them: the whole item of a put does not show them.
+        let key = all.iter().find(|(other, _, is_put)| !is_put && is_same_table(name, other));
+        let is_same = |&(other, earlier, _): &(&str, &Item, bool)| {
             is_same_table(name, other)
-                && match (*earlier, *target) {
-                    (Target::Key(a), Target::Key(b)) => a == b,
-                    (Target::Key(key), whole @ Target::Whole(_))
-                    | (whole @ Target::Whole(_), Target::Key(key)) => is_about(whole, key),
-                    (a @ Target::Whole(whole), b @ Target::Whole(other)) => {
-                        whole == other
-                            || names(table, &operations, name)
-                                .is_some_and(|names| is_same_by(&names, a, b))
-                    }
-                }
+                && key.map_or(earlier == item, |(_, key, _)| {
+                    key.keys()
+                        .all(|name| item.contains_key(name) && item.get(name) == earlier.get(name))
+                })
         };
-        if let Some(first) = operations[..second].iter().position(same) {
-            let message = format!("items {first} and {second} are about the same item of a table");
-            return Err(Error::invalid_transaction(message));
-        }
+        let message = match all[..second].iter().position(is_same) {
+            None => continue,
+            Some(0) => format!("item {} is about the operation's own record", second - 1),
+            Some(first) => {
+                let (first, second) = (first - 1, second - 1);
+                format!("items {first} and {second} are about the same item of a table")
+            }
+        };
+        return Err(Error::invalid_transaction(message));
     }
     Ok(())
-}
-
-/// The names of a table's key, where they are known: of the crate's own table, and of one that
-/// another operation names by its key.
-fn names(own: &Table, operations: &[(&str, Target<'_>)], table: &str) -> Option<Vec<String>> {
-    if is_same_table(table, &own.name) {
-        return Some(own.schema.key_names().map(str::to_owned).collect());
-    }
-    operations.iter().find_map(|(name, target)| match target {
-        Target::Key(key) if is_same_table(name, table) => Some(key.keys().cloned().collect()),
-        Target::Key(_) | Target::Whole(_) => None,
-    })
-}
-
-fn is_same_by(names: &[String], a: Target<'_>, b: Target<'_>) -> bool {
-    let (Target::Key(a) | Target::Whole(a)) = a;
-    let (Target::Key(b) | Target::Whole(b)) = b;
-    names.iter().all(|name| a.get(name).is_some_and(|value| b.get(name) == Some(value)))
-}
-
-fn is_about(target: Target<'_>, key: &Item) -> bool {
-    let (Target::Key(item) | Target::Whole(item)) = target;
-    key.iter().all(|(name, value)| item.get(name) == Some(value))
 }
 
 /// A table is named by its name or by its ARN.

@@ -5,7 +5,6 @@
 //! operation.
 
 mod commit;
-mod commits;
 pub(crate) mod items;
 mod run;
 mod without_record;
@@ -15,16 +14,16 @@ use std::fmt;
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 
-use crate::answer::{Unstorable, to_json};
+use crate::answer::{Answer, Unstorable, to_json};
 use crate::error::{ConditionFailed, Error};
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
-pub(crate) use self::commits::{Commits, commit_unknown, nothing_committed};
 pub(crate) use self::run::{TransactionEncoding, run_transaction};
 
-pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<String, Error> {
-    to_json(answer).map_err(|reason| not_serializable(&reason))
+pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<Answer, Error> {
+    let json = to_json(answer).map_err(|reason| not_serializable(&reason))?;
+    Ok(Answer::Json(json.into()))
 }
 
 /// The error of a committed answer that cannot be serialized.
@@ -204,7 +203,6 @@ impl From<Unstorable> for Error {
             Unstorable::NotEncoded(reason) => Self::invalid_transaction(format!(
                 "the answer's AnswerCodec could not encode it: {reason}"
             )),
-            // Not reached, because the answer of a transaction has no parts.
             Unstorable::PartsNotWritten(error) => error,
         }
     }

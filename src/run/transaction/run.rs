@@ -7,113 +7,86 @@ use super::Transaction;
 use super::without_record::run_without_record;
 use crate::answer::Answer;
 use crate::error::Error;
-use crate::run::call::CallContext;
-use crate::run::caller::{Caller, Progress, look_up};
+use crate::protocol::{Form, Goal};
+use crate::run::call::{CallContext, End};
+use crate::run::caller::{Caller, Progress, Step};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
-use crate::run::errors::failed;
-use crate::run::runner::{Panicked, Ran, RunOutcome};
+use crate::run::errors::abandoned;
+use crate::run::runner::RunOutcome;
 use crate::run::user_code::{self, Panic};
 
 /// How an adapter's answers are stored by a transaction.
-pub(crate) trait TransactionEncoding {
-    /// What a transaction answers with.
-    type Value;
-    /// Whether a call whose closure has panicked still gets the answer of an earlier call.
-    const ANSWERS_PANICS: bool;
-
-    /// The closure has panicked.
-    fn panicked(&self, _: &Panic) {}
+pub(crate) trait TransactionEncoding<V> {
+    /// The closure has panicked. Returns whether the call still gets the answer of an earlier call.
+    fn panicked(&self, _: &Panic) -> bool {
+        false
+    }
 
     /// Whether the value is stored for repeats.
-    fn is_stored(&self, value: &Self::Value) -> bool;
+    fn is_stored(&self, value: &V) -> bool;
 
-    fn answer(&self, value: &Self::Value) -> Result<Answer, Error>;
+    fn answer(&self, value: &V) -> Result<Answer, Error>;
 }
 
 /// Writes the items of `build` and its answer, once for the key. `build` runs before the first request.
-pub(crate) async fn run_transaction<A, E>(
-    encoding: &A,
+pub(crate) async fn run_transaction<V, E>(
+    encoding: &impl TransactionEncoding<V>,
     core: &Arc<Core>,
     call: CallContext,
-    build: impl Future<Output = Result<Transaction<A::Value>, E>>,
-) -> Ran<A::Value, E>
-where
-    A: TransactionEncoding,
-{
+    build: impl Future<Output = Result<Transaction<V>, E>>,
+) -> RunOutcome<V, E> {
     if !call.has_record {
-        let ran = run_without_record(core, call, build).await;
-        if let Err(Panicked { panic, .. }) = &ran {
+        let outcome = run_without_record(core, call, build).await;
+        if let RunOutcome::Panicked(panic, _) = &outcome {
             encoding.panicked(panic);
         }
-        return ran;
+        return outcome;
     }
-    let building = user_code::run(build);
-    let prepared = match call.prepare(&core.table.clock, building).await {
-        Ok(prepared) => prepared,
-        Err(error) => return Ok(RunOutcome::NoAnswer(error)),
-    };
-    let writes = |transaction: &Transaction<A::Value>| {
+    let writes = |transaction: &Transaction<V>| {
         transaction.writes()
             && (!transaction.items.is_empty() || encoding.is_stored(&transaction.response))
     };
-    match prepared {
-        Ok(Ok(transaction)) if writes(&transaction) => {
-            let mut panicked = None;
-            let written = write(encoding, core, call, transaction, &mut panicked).await;
-            let outcome = written.unwrap_or_else(RunOutcome::NoAnswer);
-            let Some(panic) = panicked else { return Ok(outcome) };
-            encoding.panicked(&panic);
-            let instead = match outcome {
-                RunOutcome::NoAnswer(error) if error.condition_failed().is_some() => None,
-                outcome => Some(outcome),
-            };
-            Err(Panicked { panic, instead })
+    let outcome = match call.prepare(&core.table.clock, user_code::run(build)).await {
+        Err(error) => return error.into(),
+        Ok(Ok(Ok(transaction))) if writes(&transaction) => {
+            let written = write(encoding, core, call, transaction).await;
+            return written.unwrap_or_else(RunOutcome::Ended);
         }
-        Err(panic) if !A::ANSWERS_PANICS => Err(panic.into()),
-        // A repeat of a completed operation gets the stored answer, whatever was prepared now.
-        prepared => {
-            if let Err(panic) = &prepared {
-                encoding.panicked(panic);
-            }
-            let found = match look_up(core, call).await {
-                Ok(Progress::NothingWritten) => None,
-                progress => Some(found(progress)),
-            };
-            let outcome = match prepared {
-                Ok(Ok(prepared)) => RunOutcome::Returned(prepared.response, Storage::NotStored),
-                Ok(Err(error)) => RunOutcome::Failed(error),
-                Err(panic) => return Err(Panicked { panic, instead: found }),
-            };
-            Ok(found.unwrap_or(outcome))
-        }
+        Ok(Ok(Ok(transaction))) => RunOutcome::Returned(transaction.response, Storage::NotStored),
+        Ok(Ok(Err(error))) => RunOutcome::Failed(error),
+        Ok(Err(panic)) if !encoding.panicked(&panic) => return panic.into(),
+        Ok(Err(panic)) => panic.into(),
+    };
+    // A repeat of a completed operation gets the stored answer, whatever was prepared now.
+    let found = match Caller::new(core, &call, Goal::LookUp, false) {
+        Ok(mut caller) => caller.advance(Step::Start).await,
+        Err(error) => Err(error.into()),
+    };
+    match found {
+        Ok(_) => outcome,
+        Err(end) => outcome.replaced(end),
     }
 }
 
-/// The outcome of a call that an earlier call has answered, or that is rejected.
-fn found<V, E>(progress: Result<Progress, Error>) -> RunOutcome<V, E> {
-    RunOutcome::of(progress).map_or_else(|outcome| outcome, |_| RunOutcome::NoAnswer(failed()))
-}
-
-/// `panicked` is a panic of `on_condition_failed`, which counts as no answer.
-async fn write<A: TransactionEncoding, E>(
-    encoding: &A,
+async fn write<V, E>(
+    encoding: &impl TransactionEncoding<V>,
     core: &Arc<Core>,
     call: CallContext,
-    transaction: Transaction<A::Value>,
-    panicked: &mut Option<Panic>,
-) -> Result<RunOutcome<A::Value, E>, Error> {
+    transaction: Transaction<V>,
+) -> Result<RunOutcome<V, E>, End> {
     let Transaction { response, items, mut on_condition_failed, .. } = transaction;
     let answer = encoding.answer(&response)?;
-    let mut caller = Caller::of_transaction(core, &call)?;
-    let mut progress = caller.transact(answer, items).await;
-    // The answer without items that was sent last, and the outcome if nothing is written.
-    let (mut other, mut unwritten) = (None, None);
+    let mut caller = Caller::new(core, &call, Goal::Transact { form: Form::Transaction }, false)?;
+    let mut progress = caller.advance(Step::Transact(answer, items)).await;
+    // The answer without items that was sent last, the outcome if nothing is written, and a panic of
+    // `on_condition_failed`, which counts as no answer.
+    let (mut other, mut unwritten, mut panicked) = (None, None, None);
     while let Ok(Progress::ItemsRejected(error)) = progress {
         let answer = match (error.condition_failed(), on_condition_failed.take()) {
             (Some(failed), Some(answer)) => {
                 user_code::call(|| answer(failed)).unwrap_or_else(|panic| {
-                    *panicked = Some(panic);
+                    panicked = Some(panic);
                     None
                 })
             }
@@ -123,22 +96,38 @@ async fn write<A: TransactionEncoding, E>(
             Some(answer) if encoding.is_stored(&answer) => match encoding.answer(&answer) {
                 Ok(stored) => {
                     other = Some(answer);
-                    progress = caller.answer_without_items(stored).await;
+                    progress = caller.advance(Step::Instead(Some(stored))).await;
                     continue;
                 }
-                Err(invalid) => RunOutcome::NoAnswer(invalid),
+                Err(invalid) => invalid.into(),
             },
             Some(answer) => RunOutcome::Returned(answer, Storage::NotStored),
-            None => RunOutcome::NoAnswer(error),
+            None => error.into(),
         });
         other = None;
-        progress = caller.no_answer().await;
+        progress = caller.advance(Step::Instead(None)).await;
     }
-    Ok(match (progress, unwritten) {
+    let outcome = match (progress, unwritten) {
+        (Err(end), _) => end.into(),
         (Ok(Progress::Written), _) => {
             RunOutcome::Returned(other.unwrap_or(response), Storage::Stored)
         }
         (Ok(Progress::NothingWritten), Some(outcome)) => outcome,
-        (progress, _) => found(progress),
-    })
+        (
+            Ok(
+                Progress::NothingWritten
+                | Progress::Acquired(_)
+                | Progress::Abandoned(_)
+                | Progress::ItemsRejected(_),
+            ),
+            _,
+        ) => abandoned().into(),
+    };
+    let Some(panic) = panicked else { return Ok(outcome) };
+    encoding.panicked(&panic);
+    let is_unwritten = matches!(
+        &outcome,
+        RunOutcome::Ended(End::NoAnswer(error)) if error.condition_failed().is_some()
+    );
+    Ok(RunOutcome::Panicked(panic, (!is_unwritten).then(|| Box::new(outcome))))
 }

@@ -42,7 +42,7 @@ const FORMAT: u32 = 1;
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 
 /// A record that was read from the table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Record {
     /// Without a call to compare with, so it belongs to the same request.
     pub(crate) header: Header,
