@@ -91,6 +91,12 @@ impl Finish {
         }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
+            // Not by a commit: the execution has sent none. The record stays, and the handler's error counts.
+            Some((State::Completed, _))
+                if matches!(purpose, Purpose::Fail { .. }) && self.completed_at.is_none() =>
+            {
+                Command::Return(FinishResult::FailureWritten)
+            }
             Some((State::Completed, completed_at)) => {
                 let is_this = completed_at.is_some() && completed_at == purpose.completed_at();
                 let result = if is_this { FinishResult::Stored } else { FinishResult::Committed };
