@@ -176,6 +176,8 @@ fn a_comparison_does_not_include_its_limit() {
         [1, 2].map(|steps| Condition::all(&[Term::Steps(steps)]).holds(Some(&stepped))),
         [true, false]
     );
+    assert_eq!(Condition::completable_by(ME, 3).attempt_limit(), Some(3));
+    assert_eq!(Condition::held_by(ME).attempt_limit(), None);
     assert!(Condition::held_by(ME).accepts_holder(&ME));
     assert!(!Condition::unchanged(&pending(OTHER).version()).accepts_holder(&ME));
 }

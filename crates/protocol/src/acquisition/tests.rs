@@ -32,7 +32,6 @@ fn sent(command: Command) -> Write {
 fn in_doubt(seen: Option<Header>) -> Acquisition {
     let mut acquisition = transaction();
     acquisition.knowledge.see(seen);
-    acquisition.is_contended = true;
     let write = sent(acquisition.transact(now(), Intent::TakeOver));
     acquisition.knowledge.mark_unknown(&write);
     acquisition
@@ -314,7 +313,7 @@ fn a_replaced_answer_or_a_second_resolution_ends_the_call_as_contended() {
 }
 
 #[test]
-fn a_call_tells_its_last_transaction_from_an_earlier_one_by_its_time() {
+fn a_call_distinguishes_its_last_transaction_from_an_earlier_one_by_its_time() {
     let completed = record(ME, State::Completed);
     let later = Some(START.wall.shifted(1));
     for (last, expected) in

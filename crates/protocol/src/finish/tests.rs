@@ -316,16 +316,16 @@ fn a_commit_is_lost_with_its_record_and_needs_none_without_protection() {
 }
 
 #[test]
-fn a_commit_in_doubt_that_meets_another_owner_is_unknown() {
+fn a_commit_in_doubt_that_meets_another_owner_is_unknown_unless_it_can_no_longer_be_applied() {
     let doubtful = |finish: Finish| {
         let shown = Reply { is_in_doubt: true, ..rejected(Some(pending(OTHER))) };
         committed_with(finish, &shown)
     };
-    // It was not applied, since the record of an owner is never PENDING again.
+    // It was not applied: no other call replaces a completed record.
     assert_eq!(doubtful(finish_once(true)), returns(FinishResult::LeaseLost));
     // It may have been applied, and replaced.
     assert_eq!(doubtful(finish(true)), returns(FinishResult::Unknown));
-    // It may be applied when the other owner releases.
+    // It may still be applied, once the other owner has released the record.
     assert_eq!(doubtful(finish_once(false)), returns(FinishResult::Unknown));
     let shown = rejected(Some(pending(OTHER)));
     let unknown = returns(FinishResult::Unknown);
