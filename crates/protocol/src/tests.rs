@@ -11,7 +11,7 @@ use crate::owner::OwnerId;
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 use crate::record::{Attempts, Header, State, Status};
 use crate::rules::Rules;
-use crate::time::{Learned, Local, Now, Timestamp, Uptime};
+use crate::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::write::{Form, Write};
 
 pub(crate) const ME: OwnerId = OwnerId(1);
@@ -171,6 +171,13 @@ fn a_comparison_does_not_include_its_limit() {
         assert_eq!(holds(Term::LeaseExpiresBefore(lease)), expected);
         assert_eq!(holds(Term::ExpiresBefore(100_000 + shift)), expected);
     }
+    let stepped = Header { steps: Some(1), ..pending(OTHER) };
+    assert_eq!(
+        [1, 2].map(|steps| Condition::all(&[Term::Steps(steps)]).holds(Some(&stepped))),
+        [true, false]
+    );
+    assert_eq!(Condition::completable_by(ME, 3).attempt_limit(), Some(3));
+    assert_eq!(Condition::held_by(ME).attempt_limit(), None);
     assert!(Condition::held_by(ME).accepts_holder(&ME));
     assert!(!Condition::unchanged(&pending(OTHER).version()).accepts_holder(&ME));
 }
@@ -198,6 +205,8 @@ fn leases_are_renewed_by_their_policy() {
         assert_eq!(lease.renewed(deadline), renewed.map(Duration::from_secs), "{lease:?}");
     }
     assert_eq!(Lease::Fixed(minute).name(), "Lease::Fixed");
+    assert_eq!(Lease::Renewed(minute).chosen_length(), Some(minute));
+    assert_eq!(Lease::Invocation.chosen_length(), None);
     assert!(Failure::Replay.is_kept() && !Failure::Release.is_kept());
 }
 
@@ -247,7 +256,28 @@ fn an_update_keeps_what_it_does_not_set() {
         (Some(2), created_at, false)
     );
     assert_eq!((after.owner, after.state), (ME, State::Failed));
+    let later = State::Pending { lease_expires_at: START.wall.plus(Duration::from_secs(60)) };
+    let renewed = of(Form::Stamp, Header { expires_at: 200_000, ..record(ME, later) });
+    let expected = Header { state: later, expires_at: 200_000, ..before.clone() };
+    assert_eq!(renewed.applied_to(Some(&before)), expected);
+    let touched = of(Form::Touch, Header { expires_at: 200_000, ..record(ME, later) });
+    let expected = Header { owner: ME, state: later, ..before.clone() };
+    assert_eq!(touched.applied_to(Some(&before)), expected);
     assert!(of(Form::Stamp, record(ME, State::Completed)).is_extension());
     assert!(!of(Form::Stamp, pending(ME)).is_extension());
     assert!(!of(Form::Put, record(ME, State::Completed)).is_extension());
+}
+
+#[test]
+fn an_earlier_bound_of_store_time_is_valid_until_a_clock_jumps() {
+    let at = |wall, uptime| Local { wall: Timestamp::from_millis(wall), uptime: Uptime(uptime) };
+    let shown =
+        |date, sent, received| StoreTime { date: Timestamp::from_millis(date), sent, received };
+    let slow = shown(50_000, at(40_000, 0), at(40_500, 500));
+    assert_eq!(slow.bounds(), (9_500, 9_500 + 999 + 500));
+    let first = Learned::observe(None, shown(50_000, at(50_000, 0), at(50_000, 0)));
+    assert_eq!((first.offset, first.least), (0, 0));
+    let next = |received| Learned::observe(Some(first), shown(51_000, received, received));
+    assert_eq!(next(at(51_900, 1_900)).least, 0);
+    assert_eq!(next(at(51_900, 900)).least, -900);
 }

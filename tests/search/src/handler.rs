@@ -39,6 +39,7 @@ pub(crate) fn steps<'a>(
             }
             if !is_finishing && state.faults > 0 {
                 put("drop-commit", Turn::of(row, state.faulty(), seat).returns(true, false));
+                put("abandon-commit", Turn::of(row, state.faulty(), seat).abandons_commit());
             }
         }
     }
@@ -112,6 +113,15 @@ impl Turn<'_> {
             self.state.ledger.excused |= !execution.is_protected;
         }
         self.closes(execution, is_success, failure)
+    }
+
+    /// The handler has dropped its commit, and continues.
+    fn abandons_commit(mut self) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        execution.is_cut_short = true;
+        self.drop_main(&mut execution);
+        self.process.phase = Phase::Executing(execution);
+        self
     }
 
     /// The handler has refused: it has done nothing.

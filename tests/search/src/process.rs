@@ -194,7 +194,10 @@ impl Process {
 impl Execution {
     /// Whether its handler makes progress that belongs to its operation.
     pub(crate) fn runs(&self) -> bool {
-        matches!(self.does, Does::Handle | Does::Step(_)) && !self.finish.is_over()
+        // A commit that the handler has dropped may have ended the operation.
+        let may_have_ended = self.is_cut_short;
+        let runs = matches!(self.does, Does::Handle | Does::Step(_));
+        runs && !self.finish.is_over() && !may_have_ended
     }
 }
 

@@ -206,6 +206,10 @@ pub(crate) const ALL: &[Row] = &[
     ),
     row("commit-open", Role { work: Work::Commit, ..with(OPEN) }),
     row("transaction", TRANSACT),
+    row(
+        "transaction-deadline",
+        Role { work: Work::Transact, deadline: Some(Duration::from_secs(3)), ..NEW },
+    ),
     row("commit-execute-again", Role { work: Work::Commit, ..with(AGAIN) }),
     Row {
         roles: [TRANSACT_AGAIN, with(AGAIN), TRANSACT_AGAIN],

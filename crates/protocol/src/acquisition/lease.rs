@@ -9,7 +9,7 @@ use crate::condition::{Condition, Term};
 use crate::lease::LeaseTerm;
 use crate::machine::{Cause, Reply};
 use crate::record::{Attempts, Header, State};
-use crate::rules::{MIN_LIMIT, TooLate};
+use crate::rules::MIN_LIMIT;
 use crate::time::{Now, Stamp, Timestamp};
 use crate::write::{Form, Write};
 
@@ -87,11 +87,8 @@ impl Acquisition {
         if !is_transaction && self.writes > MAX_WRITES {
             return self.contended(now, intent);
         }
-        let length = match self.rules.lease_length(now) {
-            Err(TooLate) if !is_transaction => {
-                return self.give_up(now, Reason::DeadlineOver, Cause::Other);
-            }
-            length => length,
+        let Ok(length) = self.rules.lease_length(now) else {
+            return self.give_up(now, Reason::DeadlineOver, Cause::Other);
         };
         // A call that owns the key may still correct its lease, for example after a freeze.
         let is_owner = matches!(intent, Intent::Restamp { .. });
@@ -100,10 +97,10 @@ impl Acquisition {
         }
         let Some(stamp) = now.stamp() else { return self.read(now) };
         self.note_replaced(stamp, intent);
-        match length {
-            Ok(length) if !is_transaction => self.send_lease(now, stamp, intent, length),
-            Ok(_) | Err(TooLate) => self.transact(now, intent),
+        if is_transaction {
+            return self.transact(now, intent);
         }
+        self.send_lease(now, stamp, intent, length)
     }
 
     /// [`verify_lease`](Self::verify_lease) checks the stamp before anything runs.

@@ -2,13 +2,39 @@ use super::ending::done;
 use super::lease::MAX_WRITES;
 use super::*;
 use crate::condition::Condition;
-use crate::machine::WriteResult;
-use crate::policy::Outage;
+use crate::machine::{ReadResult, WriteResult};
+use crate::policy::{InProgress, Outage};
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
 
 fn acquisition() -> Acquisition {
     Acquisition::new(ME, Goal::Own, rules(), now())
+}
+
+fn transaction() -> Acquisition {
+    Acquisition::new(ME, Goal::Transact { form: Form::Transaction }, rules(), now())
+}
+
+fn reply(result: WriteResult<Header>) -> Reply {
+    Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
+}
+
+fn nothing(reason: Reason) -> Command {
+    done(CallResult::Nothing(reason, NoCompletion::without_completions()))
+}
+
+fn sent(command: Command) -> Write {
+    let Command::Send { write, .. } = command else { panic!("{command:?}") };
+    write
+}
+
+/// A transaction in doubt that required `seen`, or that there is no record.
+fn in_doubt(seen: Option<Header>) -> Acquisition {
+    let mut acquisition = transaction();
+    acquisition.knowledge.see(seen);
+    let write = sent(acquisition.transact(now(), Intent::TakeOver));
+    acquisition.knowledge.mark_unknown(&write);
+    acquisition
 }
 
 #[test]
@@ -97,7 +123,6 @@ fn an_outage_is_reported_by_what_was_seen_before() {
         }
         acquisition.give_up(now, Reason::TimedOut, cause)
     };
-    let nothing = |reason| done(CallResult::Nothing(reason, NoCompletion::without_completions()));
     let timed_out = nothing(Reason::TimedOut);
     let later = after(Duration::from_secs(4));
     let (closed, open, outage) = (Outage::Closed, Outage::Open, Cause::Outage);
@@ -122,6 +147,7 @@ fn writes_pause_from_the_third_on_and_end_after_the_eighth() {
             command = acquisition.woke(now());
         }
         assert!(matches!(command, Command::Send { .. }), "{number}: {command:?}");
+        assert!(matches!(acquisition.step, Step::Writing { .. }), "{number}");
     }
     assert_eq!(pauses, [3, 4, 5, 6, 7, 8]);
     let last = acquisition.write(now(), Intent::Create);
@@ -162,4 +188,279 @@ fn a_resolution_in_doubt_is_not_written_on_another_version() {
     assert_eq!(resolving(rejected.clone(), resolve, true), (false, true));
     assert_eq!(resolving(rejected, resolve, false), (false, false));
     assert_eq!(resolving(unknown, Intent::TakeOver, false), (false, false));
+}
+
+#[test]
+fn nothing_is_written_once_the_deadline_is_over() {
+    let second = Duration::from_secs(1);
+    let deadline = Some(START.plus(second));
+    let mut acquisition = Acquisition::new(ME, Goal::Own, Rules { deadline, ..rules() }, now());
+    let ended = acquisition.send(after(second), Intent::Create);
+    assert_eq!(ended, nothing(Reason::DeadlineOver));
+    let goal = Goal::Transact { form: Form::Transaction };
+    let mut acquisition = Acquisition::new(ME, goal, Rules { deadline, ..rules() }, now());
+    let ended = acquisition.send(after(second), Intent::Create);
+    assert_eq!(ended, nothing(Reason::DeadlineOver));
+}
+
+#[test]
+fn a_failed_first_read_is_followed_by_the_write() {
+    let after_failure = |goal, now, cause, is_first| {
+        let mut acquisition = Acquisition::new(ME, goal, rules(), now);
+        acquisition.step = Step::Reading { is_first };
+        let outcome = Outcome::Read(ReadResult::Failed(cause));
+        let command = acquisition.replied(now, &Reply { outcome, is_in_doubt: false, time: None });
+        (command, acquisition.obstacle)
+    };
+    let (outage, other) = (Cause::Outage, Cause::Other);
+    for (cause, obstacle) in [(outage, Obstacle::Nothing), (other, Obstacle::MustNotRun)] {
+        let (command, shown) = after_failure(Goal::Own, now(), cause, true);
+        assert_eq!(sent(command).condition, Condition::absent());
+        assert_eq!(shown, obstacle);
+    }
+    // Without a write, or without store time for one, the read is tried again.
+    let unaware = Now { learned: None, ..now() };
+    for (goal, now) in [(Goal::LookUp, now()), (Goal::Own, unaware)] {
+        let (again, _) = after_failure(goal, now, outage, true);
+        assert!(matches!(again, Command::Read { is_consistent: true, .. }), "{goal:?} {again:?}");
+        assert_eq!(after_failure(goal, now, other, true).0, nothing(Reason::Error));
+        assert_eq!(after_failure(goal, now, outage, false).0, nothing(Reason::Error));
+    }
+}
+
+#[test]
+fn the_first_read_of_a_process_is_tried_again_after_an_outage() {
+    let unaware = Now { learned: None, ..now() };
+    let mut acquisition = acquisition();
+    let _ = acquisition.start(unaware, FirstRequest::Write);
+    let outcome = Outcome::Read(ReadResult::Failed(Cause::Outage));
+    let again = acquisition.replied(unaware, &Reply { outcome, is_in_doubt: false, time: None });
+    assert!(matches!(again, Command::Read { .. }), "{again:?}");
+}
+
+#[test]
+fn an_outage_after_a_stale_read_of_steps_forbids_a_run_without_a_record() {
+    let minute = after(Duration::from_secs(60));
+    for (steps, obstacle) in [(None, Obstacle::Nothing), (Some(1), Obstacle::MustNotRun)] {
+        let mut acquisition = Acquisition::new(ME, Goal::Own, rules(), minute);
+        let abandoned = Header { steps, ..pending(OTHER) };
+        let write = acquisition.after_stale_read(minute, Some(&abandoned));
+        assert_eq!(sent(write).condition, Condition::absent());
+        assert_eq!(acquisition.obstacle, obstacle);
+    }
+}
+
+#[test]
+fn a_failed_read_does_not_end_the_wait_for_another_owner() {
+    let after_failure = |goal, in_progress, cause| {
+        let mut acquisition = Acquisition::new(ME, goal, Rules { in_progress, ..rules() }, now());
+        let left = Duration::from_secs(10);
+        if goal == Goal::Own {
+            acquisition.obstacle = Obstacle::Running(ObservedLease { left, at: START.uptime });
+        }
+        acquisition.after_failed_read(now(), cause)
+    };
+    let transact = Goal::Transact { form: Form::Transaction };
+    let wait = InProgress::Wait { timeout: Duration::from_secs(10) };
+    let (reject, outage, other) = (InProgress::Reject, Cause::Outage, Cause::Other);
+    let is_pause = |command| matches!(command, Command::Pause { .. });
+    assert!(is_pause(after_failure(Goal::Own, wait, other)));
+    assert_eq!(after_failure(Goal::Own, reject, other), nothing(Reason::Error));
+    assert!(is_pause(after_failure(transact, reject, outage)));
+    assert_eq!(after_failure(transact, reject, other), nothing(Reason::Error));
+}
+
+#[test]
+fn an_acquisition_that_was_applied_runs_without_another_request() {
+    let mut acquisition = acquisition();
+    let _ = sent(acquisition.start(now(), FirstRequest::Write));
+    let run = acquisition.replied(now(), &reply(WriteResult::Applied));
+    assert!(matches!(run, Command::Return(Next::Run(_))), "{run:?}");
+    // An earlier write may still change the lease.
+    acquisition.knowledge.send(&Write {
+        form: Form::Stamp,
+        condition: acquisition.held(),
+        record: pending(ME),
+    });
+    let lease_expires_at = acquisition.stamped[0];
+    let restamp = sent(acquisition.verify_lease(now(), lease_expires_at));
+    assert_eq!(restamp.form, Form::Stamp);
+}
+
+#[test]
+fn only_a_rejected_replacement_shows_that_other_calls_write() {
+    let rejected = WriteResult::Rejected(Some(pending(OTHER)));
+    let is_contended = |intents: &[Intent]| {
+        let mut acquisition = acquisition();
+        for intent in intents {
+            acquisition.knowledge.see(Some(pending(OTHER)));
+            let _ = acquisition.after_write(now(), &rejected, *intent);
+        }
+        acquisition.is_contended
+    };
+    assert!(!is_contended(&[Intent::Create]));
+    assert!(is_contended(&[Intent::TakeOver]));
+    assert!(is_contended(&[Intent::TakeOver, Intent::Create]));
+}
+
+#[test]
+fn a_replaced_answer_or_a_second_resolution_ends_the_call_as_contended() {
+    let in_progress = nothing(Reason::InProgress { lease_left: Duration::ZERO });
+    let mut acquisition = acquisition();
+    acquisition.knowledge.see(Some(record(OTHER, State::Released)));
+    acquisition.doubtful_resolution = Some(pending(OTHER).version());
+    assert_eq!(acquisition.write(now(), Intent::TakeOver), in_progress);
+    let mut acquisition = in_doubt(Some(record(OTHER, State::Completed)));
+    acquisition.knowledge.see(Some(Header { attempt: 2, ..pending(OTHER) }));
+    assert!(acquisition.may_be_replaced());
+    assert_eq!(acquisition.write(now(), Intent::TakeOver), done(CallResult::Unknown));
+}
+
+#[test]
+fn a_call_distinguishes_its_last_transaction_from_an_earlier_one_by_its_time() {
+    let completed = record(ME, State::Completed);
+    let later = Some(START.wall.shifted(1));
+    for (last, expected) in
+        [(completed.completed_at, CallResult::Executed), (later, CallResult::Replay)]
+    {
+        let mut acquisition = transaction();
+        acquisition.completed_at = last;
+        acquisition.knowledge.see(Some(completed.clone()));
+        assert_eq!(acquisition.decide(now()), done(expected));
+        assert_eq!(acquisition.end(now(), Reason::TimedOut), done(expected));
+    }
+}
+
+#[test]
+fn a_hook_judges_each_version_once() {
+    let mut acquisition = acquisition();
+    acquisition.knowledge.see(Some(pending(OTHER)));
+    assert_eq!(acquisition.run_hook(now()), Command::Return(Next::RunHook));
+    let _ = acquisition.resolved(now(), Resolution::Completed);
+    assert_eq!(sent(acquisition.run_hook(now())).record.state, State::Completed);
+    acquisition.knowledge.see(Some(Header { steps: Some(1), ..pending(OTHER) }));
+    assert_eq!(acquisition.run_hook(now()), Command::Return(Next::RunHook));
+}
+
+#[test]
+fn an_answer_without_the_items_is_sent_at_once() {
+    let mut acquisition = transaction();
+    let _ = sent(acquisition.start(now(), FirstRequest::Write));
+    let ask = acquisition.replied(now(), &reply(WriteResult::ItemsRejected(())));
+    assert_eq!(ask, Command::Return(Next::AnswerForFailedCondition));
+    let answer = sent(acquisition.answer_without_items(now()));
+    assert_eq!(answer.form, Form::Put);
+    assert_eq!(answer.record.completed_at, Some(START.wall.shifted(1)));
+}
+
+#[test]
+fn a_transaction_that_cannot_be_accepted_is_tried_again_only_while_an_earlier_try_is_in_doubt() {
+    for result in [WriteResult::Invalid(Cause::Other), WriteResult::NotApplied(Cause::Other)] {
+        let mut acquisition = transaction();
+        let _ = sent(acquisition.start(now(), FirstRequest::Write));
+        assert_eq!(acquisition.replied(now(), &reply(result.clone())), nothing(Reason::Error));
+        let mut acquisition = transaction();
+        let _ = sent(acquisition.start(now(), FirstRequest::Write));
+        let after = Reply { is_in_doubt: true, ..reply(result) };
+        assert!(matches!(acquisition.replied(now(), &after), Command::Pause { .. }));
+    }
+}
+
+#[test]
+fn the_version_that_a_transaction_in_doubt_requires_is_replaced_until_that_is_confirmed() {
+    let replaced = record(OTHER, State::Completed);
+    let timed_out = nothing(Reason::TimedOut);
+    let mut acquisition = in_doubt(Some(replaced.clone()));
+    let write = sent(acquisition.end(now(), Reason::TimedOut));
+    assert_eq!(write.record, Header { expires_at: replaced.expires_at + 1, ..replaced.clone() });
+    let unknown = reply(WriteResult::Unknown(Cause::Outage));
+    let pause = acquisition.replied(now(), &unknown);
+    assert!(matches!(pause, Command::Pause { .. }), "{pause:?}");
+    assert_eq!(sent(acquisition.woke(now())), write);
+    // Under `Completed::Execute` only a confirmation proves that the transaction was not applied.
+    let finish = |result| acquisition.clone().replied(now(), &reply(result));
+    assert_eq!(finish(WriteResult::Applied), timed_out);
+    assert_eq!(finish(WriteResult::Rejected(Some(write.record.clone()))), timed_out);
+    let another = WriteResult::Rejected(Some(pending(OTHER)));
+    assert_eq!(finish(another), done(CallResult::Unknown));
+}
+
+#[test]
+fn a_record_that_replaces_none_has_no_owner_and_no_attempt() {
+    let mut acquisition = in_doubt(None);
+    acquisition.attempts.number = 3;
+    let write = sent(acquisition.end(now(), Reason::TimedOut));
+    assert_eq!((write.form, &write.condition), (Form::Put, &Condition::absent()));
+    assert_eq!(write.record.owner, ME.alternate());
+    assert_eq!((write.record.state, write.record.attempt), (State::Released, 0));
+    for state in [State::Failed, State::Released] {
+        let mut acquisition = in_doubt(Some(record(OTHER, state)));
+        let write = sent(acquisition.end(now(), Reason::TimedOut));
+        assert_eq!(write.record, record(ME.alternate(), state));
+    }
+}
+
+#[test]
+fn only_a_record_that_this_call_has_put_is_kept_for_longer() {
+    // The response shows that the clock was a day behind.
+    let date = START.wall.plus(Duration::from_secs(24 * 3600));
+    let time = Some(StoreTime { date, sent: START, received: START });
+    let applied = Reply { time, ..reply(WriteResult::Applied) };
+    let mut acquisition = in_doubt(None);
+    let _ = sent(acquisition.end(now(), Reason::TimedOut));
+    assert!(sent(acquisition.replied(now(), &applied)).is_extension());
+    let mut acquisition = in_doubt(Some(record(OTHER, State::Failed)));
+    let _ = sent(acquisition.end(now(), Reason::TimedOut));
+    assert_eq!(acquisition.replied(now(), &applied), nothing(Reason::TimedOut));
+}
+
+#[test]
+fn an_undo_that_meets_another_record_ends_after_the_third_try() {
+    let mut acquisition = acquisition();
+    let _ = sent(acquisition.start(now(), FirstRequest::Write));
+    let undone = sent(acquisition.end(now(), Reason::TimedOut));
+    assert_eq!((undone.record.state, undone.record.attempt), (State::Released, 0));
+    // The acquisition may still be applied to an absent record, but the undo has shown no record.
+    let ended = |result| acquisition.clone().replied(now(), &reply(result));
+    assert_eq!(ended(WriteResult::Rejected(None)), nothing(Reason::TimedOut));
+    assert_eq!(ended(WriteResult::Unknown(Cause::Outage)), nothing(Reason::TimedOut));
+    // Another call has the record, so this one never will.
+    assert_eq!(ended(WriteResult::Rejected(Some(pending(OTHER)))), nothing(Reason::TimedOut));
+    let own = WriteResult::Rejected(Some(pending(ME)));
+    for _ in 0..2 {
+        let again = sent(acquisition.replied(now(), &reply(own.clone())));
+        assert_eq!(again.condition, acquisition.held());
+    }
+    assert_eq!(acquisition.replied(now(), &reply(own)), nothing(Reason::TimedOut));
+}
+
+#[test]
+fn an_undo_restores_a_failure_without_the_attempt_that_executed_nothing() {
+    let mut acquisition = acquisition();
+    acquisition.knowledge.see(Some(record(OTHER, State::Failed)));
+    let taken = sent(acquisition.write(now(), Intent::TakeOver));
+    assert_eq!((taken.record.attempt, taken.form), (2, Form::Update));
+    let undone = sent(acquisition.end(now(), Reason::TimedOut));
+    assert_eq!((undone.record.state, undone.record.attempt), (State::Failed, 1));
+}
+
+#[test]
+fn a_call_that_owns_the_key_may_correct_its_lease_after_its_budget() {
+    let late = after(Duration::from_secs(6));
+    let mut acquisition = acquisition();
+    assert_eq!(acquisition.send(late, Intent::Create), nothing(Reason::TimedOut));
+    let restamp = acquisition.send(late, Intent::Restamp { lease_expires_at: START.wall });
+    assert_eq!(sent(restamp).form, Form::Stamp);
+}
+
+#[test]
+fn attempts_that_have_left_nothing_do_not_count() {
+    let mut acquisition = acquisition();
+    acquisition.knowledge.see(Some(record(OTHER, State::Failed)));
+    let _ = sent(acquisition.send(now(), Intent::TakeOver));
+    assert!(acquisition.taken_over.is_some());
+    acquisition.knowledge.see(Some(record(OTHER, State::Released)));
+    let write = sent(acquisition.send(now(), Intent::Replace { attempts: 2 }));
+    assert_eq!((write.record.attempt, write.record.released_attempts), (3, 2));
+    assert_eq!(acquisition.taken_over, None);
 }

@@ -38,10 +38,7 @@ impl Acquisition {
         let retained = stamp.at.plus(self.rules.retention).seconds_up();
         self.expires_at = self.expires_at.max(retained);
         let record = self.header(stamp, State::Completed, Some(completed_at), self.expires_at);
-        let condition = match intent {
-            Intent::Create => Condition::absent(),
-            _ => self.unchanged(),
-        };
+        let condition = self.unchanged();
         self.dispatch(now, Write { form, condition, record }, intent)
     }
 

@@ -38,6 +38,8 @@ impl Finish {
 
     /// Commits, and tries until `until`.
     pub fn commit(&mut self, now: Now, until: Deadline) -> Command {
+        // The handler may have dropped the future of an earlier commit, which stays in doubt.
+        let _ = self.interrupted();
         self.begin(now, Order::Commit, until)
     }
 

@@ -1,5 +1,7 @@
 use super::*;
+use crate::condition::Condition;
 use crate::machine::{Cause, WriteResult};
+use crate::policy::Completed;
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
 use crate::time::{Local, StoreTime, Uptime};
@@ -15,14 +17,23 @@ fn lasting_until(lease_expires_at: Timestamp) -> Header {
 
 /// An execution that holds a lease of 30 seconds, or has no record.
 fn finish(is_protected: bool) -> Finish {
+    finish_under(rules(), is_protected)
+}
+
+/// As [`finish`], if no answer is replaced.
+fn finish_once(is_protected: bool) -> Finish {
+    finish_under(Rules { completed: Completed::Replay, ..rules() }, is_protected)
+}
+
+fn finish_under(rules: Rules, is_protected: bool) -> Finish {
     let mut knowledge = Knowledge::new(ME);
     if is_protected {
         knowledge.see(Some(pending(ME)));
     }
     let grant = Grant { knowledge, taken_over: None, attempts: Attempts::FIRST };
-    let window = rules().window(now(), lease_end(), None).filter(|_| is_protected);
+    let window = rules.window(now(), lease_end(), None).filter(|_| is_protected);
     assert_eq!(window.is_some(), is_protected);
-    Finish::new(grant, rules(), window, now())
+    Finish::new(grant, rules, window, now())
 }
 
 fn reply(result: WriteResult<Header>) -> Reply {
@@ -36,6 +47,50 @@ fn unknown() -> Reply {
 fn sent(command: Command) -> Write {
     let Command::Send { write, .. } = command else { panic!("{command:?}") };
     write
+}
+
+fn rejected(record: Option<Header>) -> Reply {
+    reply(WriteResult::Rejected(record))
+}
+
+fn found(record: Option<Header>) -> Reply {
+    Reply { outcome: Outcome::Read(ReadResult::Found(record)), ..unknown() }
+}
+
+/// What the machine returns after this reply to the write that it sends first.
+fn after_first(mut finish: Finish, command: Command, reply: &Reply) -> Command {
+    let _ = sent(command);
+    finish.replied(now(), reply)
+}
+
+fn completed_with(mut finish: Finish, reply: &Reply) -> Command {
+    let command = finish.complete(now(), 0, a_second());
+    after_first(finish, command, reply)
+}
+
+fn released_with(mut finish: Finish, reply: &Reply) -> Command {
+    let command = finish.fail(now(), FailureWrite::Release);
+    after_first(finish, command, reply)
+}
+
+fn committed_with(mut finish: Finish, reply: &Reply) -> Command {
+    let command = finish.commit(now(), a_second());
+    after_first(finish, command, reply)
+}
+
+/// An execution without a record, one of whose commits is in doubt.
+fn with_commit_in_doubt() -> Finish {
+    let mut finish = finish_once(false);
+    let _ = sent(finish.commit(now(), a_second()));
+    finish
+}
+
+fn returns(result: FinishResult) -> Command {
+    Command::Return(result)
+}
+
+fn is_pause(command: &Command) -> bool {
+    matches!(command, Command::Pause { .. })
 }
 
 fn a_second() -> Deadline {
@@ -170,6 +225,166 @@ fn a_response_shortens_the_window_if_a_clock_has_stopped() {
 }
 
 #[test]
+fn a_lease_that_a_commit_has_required_is_not_stamped_again() {
+    let mut finish = finish(true);
+    let end = |finish: &Finish| finish.renewal(now()).unwrap().record.state.lease_expires_at();
+    assert_eq!(end(&finish), Some(lease_end()));
+    let _ = sent(finish.commit(now(), a_second()));
+    assert_eq!(end(&finish), Some(lease_end().shifted(1)));
+}
+
+#[test]
+fn a_write_that_is_not_confirmed_in_time_is_unknown_only_if_a_commit_is_in_doubt() {
+    let late = after(Duration::from_secs(20));
+    let mut finish = finish_once(true);
+    let _ = sent(finish.complete(now(), 0, a_second()));
+    assert_eq!(finish.replied(late, &unknown()), returns(FinishResult::Unconfirmed));
+    let mut finish = with_commit_in_doubt();
+    let _ = sent(finish.complete(now(), 0, a_second()));
+    assert_eq!(finish.replied(late, &unknown()), returns(FinishResult::Unknown));
+}
+
+#[test]
+fn only_the_holder_of_a_record_tries_its_completion_again() {
+    assert!(is_pause(&completed_with(finish_once(true), &unknown())));
+    let result = completed_with(finish_once(false), &unknown());
+    assert_eq!(result, returns(FinishResult::Unconfirmed));
+    assert!(is_pause(&committed_with(finish_once(false), &unknown())));
+}
+
+#[test]
+fn a_failure_is_written_where_no_record_is_left() {
+    let written = returns(FinishResult::FailureWritten);
+    assert_eq!(released_with(finish_once(true), &reply(WriteResult::Applied)), written);
+    assert_eq!(released_with(finish_once(true), &rejected(None)), written);
+    let doubtful = returns(FinishResult::Unknown);
+    assert_eq!(released_with(with_commit_in_doubt(), &rejected(None)), doubtful);
+    let read = completed_with(finish_once(true), &rejected(None));
+    assert!(matches!(read, Command::Read { .. }), "{read:?}");
+}
+
+#[test]
+fn a_commit_that_can_never_be_accepted_is_given_up_unless_an_earlier_try_is_in_doubt() {
+    let denied = reply(WriteResult::NotApplied(Cause::Other));
+    let given_up = committed_with(finish_once(true), &denied);
+    assert!(matches!(given_up, Command::Return(FinishResult::NotCommitted(_))), "{given_up:?}");
+    let doubtful = Reply { is_in_doubt: true, ..denied.clone() };
+    assert!(is_pause(&committed_with(finish_once(true), &doubtful)));
+    assert!(is_pause(&completed_with(finish_once(true), &denied)));
+}
+
+#[test]
+fn an_own_completed_record_is_the_completion_or_a_commit_if_one_was_sent() {
+    let completed = record(ME, State::Completed);
+    let another = Header { completed_at: Some(START.wall.shifted(1)), ..completed.clone() };
+    let shown = |record: &Header| rejected(Some(record.clone()));
+    let stored = returns(FinishResult::Stored);
+    assert_eq!(completed_with(finish_once(true), &shown(&completed)), stored);
+    let committed = returns(FinishResult::Committed);
+    assert_eq!(completed_with(finish_once(true), &shown(&another)), committed);
+    let own_error = returns(FinishResult::FailureWritten);
+    assert_eq!(released_with(finish_once(true), &shown(&completed)), own_error);
+    let mut finish = finish_once(true);
+    finish.completed_at = Some(START.wall);
+    assert_eq!(released_with(finish, &shown(&completed)), committed);
+}
+
+#[test]
+fn a_completion_is_lost_to_another_owner_and_tried_again_where_no_record_is_left() {
+    let lost = returns(FinishResult::LeaseLost);
+    for finish in [finish(true), finish_once(true)] {
+        let shown = rejected(Some(pending(OTHER)));
+        assert_eq!(completed_with(finish.clone(), &shown), lost);
+        assert_eq!(released_with(finish.clone(), &shown), lost);
+        assert_eq!(committed_with(finish, &shown), lost);
+    }
+    let mut finish = finish_once(true);
+    let _ = sent(finish.complete(now(), 0, a_second()));
+    let _ = finish.replied(now(), &rejected(None));
+    assert!(is_pause(&finish.replied(now(), &found(None))));
+}
+
+#[test]
+fn a_commit_is_lost_with_its_record_and_needs_none_without_protection() {
+    let read = |mut finish: Finish| {
+        let _ = sent(finish.commit(now(), a_second()));
+        let _ = finish.replied(now(), &rejected(None));
+        finish.replied(now(), &found(None))
+    };
+    assert_eq!(read(finish_once(true)), returns(FinishResult::LeaseLost));
+    assert!(is_pause(&read(finish_once(false))));
+}
+
+#[test]
+fn a_commit_in_doubt_that_meets_another_owner_is_unknown_unless_it_can_no_longer_be_applied() {
+    let doubtful = |finish: Finish| {
+        let shown = Reply { is_in_doubt: true, ..rejected(Some(pending(OTHER))) };
+        committed_with(finish, &shown)
+    };
+    // It was not applied: no other call replaces a completed record.
+    assert_eq!(doubtful(finish_once(true)), returns(FinishResult::LeaseLost));
+    // It may have been applied, and replaced.
+    assert_eq!(doubtful(finish(true)), returns(FinishResult::Unknown));
+    // It may still be applied, once the other owner has released the record.
+    assert_eq!(doubtful(finish_once(false)), returns(FinishResult::Unknown));
+    let shown = rejected(Some(pending(OTHER)));
+    let unknown = returns(FinishResult::Unknown);
+    assert_eq!(completed_with(with_commit_in_doubt(), &shown), unknown);
+}
+
+#[test]
+fn a_commit_that_is_closed_off_by_another_end_of_the_lease_was_not_applied() {
+    let mut finish = finish_once(true);
+    let _ = sent(finish.commit(now(), a_second()));
+    let _ = sent(finish.replied(after(Duration::from_secs(2)), &unknown()));
+    let renewed = lasting_until(lease_end().shifted(5_000));
+    let closed = finish.replied(now(), &rejected(Some(renewed)));
+    assert!(matches!(closed, Command::Return(FinishResult::NotCommitted(_))), "{closed:?}");
+}
+
+#[test]
+fn a_completion_keeps_the_later_attempt_after_which_the_key_was_released() {
+    let later = Header { attempt: 2, ..record(OTHER, State::Released) };
+    let mut finish = finish_once(true);
+    let first = sent(finish.complete(now(), 0, a_second()));
+    assert!(first.condition.holds(Some(&record(OTHER, State::Released))));
+    assert!(!first.condition.holds(Some(&later)));
+    let again = sent(finish.replied(now(), &rejected(Some(later.clone()))));
+    assert!(again.condition.holds(Some(&later)));
+    assert_eq!(again.record, Header { attempt: 2, ..first.record.clone() });
+    let over = |seen: Header| {
+        let mut finish = finish_once(true);
+        finish.knowledge.see(Some(seen));
+        finish.completion_over_released(Some(&first))
+    };
+    assert!(over(record(OTHER, State::Released)).is_none());
+    assert!(over(Header { attempt: 2, ..record(OTHER, State::Completed) }).is_none());
+}
+
+#[test]
+fn a_release_in_doubt_was_applied_if_another_call_owns_the_record_before_the_lease_expires() {
+    for (seconds, expected) in [(5, FinishResult::FailureWritten), (31, FinishResult::LeaseLost)] {
+        let mut finish = finish_once(true);
+        let _ = sent(finish.fail(now(), FailureWrite::Release));
+        assert!(is_pause(&finish.replied(now(), &unknown())));
+        let _ = sent(finish.woke(now()));
+        let at = after(Duration::from_secs(seconds));
+        assert_eq!(finish.replied(at, &rejected(Some(pending(OTHER)))), returns(expected));
+    }
+}
+
+#[test]
+fn an_undone_attempt_that_a_handler_has_seen_is_counted_as_released() {
+    let mut finish = finish_once(true);
+    finish.attempts.number = 2;
+    finish.taken_over = Some(record(OTHER, State::Failed));
+    let undone = sent(finish.fail(now(), FailureWrite::Undo));
+    assert_eq!(undone.condition, Condition::held_by(ME));
+    let Header { state, attempt, released_attempts, .. } = undone.record;
+    assert_eq!((state, attempt, released_attempts), (State::Failed, 2, 1));
+}
+
+#[test]
 fn the_parts_of_an_answer_do_not_expire_before_its_record() {
     let mut finish = finish(true);
     let kept_until = finish.parts_expire_at(now().stamp().unwrap());
@@ -177,4 +392,14 @@ fn the_parts_of_an_answer_do_not_expire_before_its_record() {
     let at = after(Duration::from_secs(5));
     let completion = sent(finish.complete(at, kept_until, a_second()));
     assert_eq!(completion.record.expires_at, kept_until);
+}
+
+#[test]
+fn a_commit_after_a_dropped_one_that_may_have_been_applied_and_replaced_is_unknown() {
+    let mut finish = finish(true);
+    // Its future is dropped, and the handler commits again.
+    let _ = sent(finish.commit(now(), a_second()));
+    let again = finish.commit(now(), a_second());
+    let shown = rejected(Some(pending(OTHER)));
+    assert_eq!(after_first(finish, again, &shown), returns(FinishResult::Unknown));
 }
