@@ -101,8 +101,9 @@ fn in_a_share(
     println!("\n==> in a function of {megabytes} MB");
     let machine = machine::described(options)?;
     let server = dynamodb_local::required(&workspace.target)?;
-    let table = memory::table(workspace, &server, options, megabytes)?;
+    let [table, first_request] = memory::table(workspace, &server, options, megabytes)?;
     document.replace("memory", &format!("{machine}\n{table}"))?;
+    document.replace("first-request", &first_request)?;
     pictures::draw(document)?;
     document.save()?;
     println!("\nwritten: benches/figures.md");

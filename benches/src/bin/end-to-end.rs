@@ -116,24 +116,42 @@ async fn starts(is_ours: bool, checks: bool, run: &str) -> Result<serde_json::Va
     }
     let ready = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let call = async |n: usize, expected: Case| {
-        let began = Instant::now();
+        let (began, cpu, faults) = (Instant::now(), cpu_time(), page_faults()?);
         started.call(&format!("{run}-{n}"), expected).await?;
-        anyhow::Ok(began.elapsed())
+        let (took, cpu) = (began.elapsed().as_micros(), (cpu_time() - cpu).as_micros());
+        anyhow::Ok([took, cpu, u128::from(page_faults()? - faults)])
     };
-    let first = call(0, Case::First).await?;
+    let [first, first_cpu, first_faults] = call(0, Case::First).await?;
     let (mut later, mut replays) = (Vec::new(), Vec::new());
     for n in 1..=LATER {
         later.push(call(n, Case::First).await?);
         replays.push(call(n, Case::Replay).await?);
     }
-    later.sort_unstable();
-    replays.sort_unstable();
     Ok(json!({
         "ready_at_us": ready.as_micros(),
-        "first_us": first.as_micros(),
-        "later_us": later[LATER / 2].as_micros(),
-        "replay_us": replays[LATER / 2].as_micros(),
+        "first_us": first,
+        "first_cpu_us": first_cpu,
+        "first_faults": first_faults,
+        "later_us": median(&later, 0),
+        "later_cpu_us": median(&later, 1),
+        "later_faults": median(&later, 2),
+        "replay_us": median(&replays, 0),
     }))
+}
+
+/// The median of one of the figures.
+fn median(calls: &[[u128; 3]], figure: usize) -> u128 {
+    let mut figures: Vec<_> = calls.iter().map(|figures| figures[figure]).collect();
+    figures.sort_unstable();
+    figures[figures.len() / 2]
+}
+
+/// How often this process has touched a page that was not mapped yet and needed no disk.
+fn page_faults() -> Result<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The second field is the program's name in parentheses; this is the tenth.
+    let (_, fields) = stat.rsplit_once(')').context("no name in /proc/self/stat")?;
+    Ok(fields.split_whitespace().nth(7).context("no tenth field")?.parse()?)
 }
 
 fn client(endpoint: &str) -> Client {

@@ -47,6 +47,9 @@ struct Start {
     first: f64,
     later: f64,
     replay: f64,
+    /// The CPU time and the page faults of the first request and of a later one. Other libraries report
+    /// none.
+    work: Option<[f64; 4]>,
 }
 
 /// One way to start, and what came of it.
@@ -58,14 +61,14 @@ struct Row {
     lost: Vec<&'static str>,
 }
 
-/// Starts all sides in turn, each in a separate share of the machine, and returns a table of their
-/// figures.
+/// Starts all sides in turn, each in a separate share of the machine. Returns a table of their figures, and
+/// one of what the first request does.
 pub(super) fn table(
     workspace: &Workspace,
     server: &Server,
     options: &BenchOptions,
     megabytes: u64,
-) -> Result<String> {
+) -> Result<[String; 2]> {
     let front = Front::start(workspace, server.endpoint())?;
     let java = if options.peers { Some(front.java_options()?) } else { None };
     let java = java.map(|trust| format!("{COMPILER} {trust}"));
@@ -99,7 +102,7 @@ pub(super) fn table(
     if options.rounds % 2 == 1 {
         rows.reverse();
     }
-    Ok(in_markdown(&rows))
+    Ok([in_markdown(&rows), work_in_markdown(&rows)])
 }
 
 impl Row {
@@ -145,8 +148,43 @@ impl Start {
             first: part("first_us")?,
             later: part("later_us")?,
             replay: part("replay_us")?,
+            work: figures.get("first_cpu_us").map(|_| work(&figures)).transpose()?,
         })
     }
+}
+
+fn work(figures: &Value) -> Result<[f64; 4]> {
+    let mut work = [0.0; 4];
+    let names = ["first_cpu_us", "later_cpu_us", "first_faults", "later_faults"];
+    for (figure, name) in work.iter_mut().zip(names) {
+        *figure = figures[name].as_f64().with_context(|| format!("no `{name}` in {figures}"))?;
+    }
+    Ok(work)
+}
+
+/// What the first request does more than a later one.
+fn work_in_markdown(rows: &[Row]) -> String {
+    let mut table = "| side | CPU of the first request | of a later first run | page faults | of a later first run |\n\
+                     |---|--:|--:|--:|--:|\n"
+        .to_owned();
+    for row in rows {
+        let work: Vec<_> = row.starts.iter().filter_map(|start| start.work).collect();
+        if work.is_empty() {
+            continue;
+        }
+        let of = |n: usize| median(&work.iter().map(|work| work[n]).collect::<Vec<_>>());
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            table,
+            "| {} | {:.0} µs | {:.0} µs | {:.0} | {:.0} |",
+            row.label,
+            of(0),
+            of(1),
+            of(2),
+            of(3)
+        );
+    }
+    table
 }
 
 fn in_markdown(rows: &[Row]) -> String {
@@ -182,6 +220,24 @@ mod tests {
         let columns = COLUMNS.map(|(_, of)| format!("{:.0}", of(&start)));
         assert_eq!(columns, ["140", "100", "40", "9", "3"]);
         assert!(Start::read(r#"{"ready_at_us": 5000000}"#, 4900.0).is_err());
+    }
+
+    #[test]
+    fn the_work_of_a_request_is_shown_where_it_was_reported() {
+        let line = LINE.replace(
+            '}',
+            r#", "first_cpu_us": 900, "later_cpu_us": 500, "first_faults": 60, "later_faults": 2}"#,
+        );
+        let row = |line: &str| Row {
+            program: Command::new("true"),
+            label: "a side",
+            starts: vec![Start::read(line, 4900.0).unwrap()],
+            lost: vec![],
+        };
+        let table = work_in_markdown(&[row(&line), row(LINE)]);
+        assert_eq!(table.matches("a side").count(), 1, "{table}");
+        assert!(table.ends_with("| a side | 900 µs | 500 µs | 60 | 2 |\n"), "{table}");
+        assert!(Start::read(&line.replace("later_faults", "other"), 4900.0).is_err());
     }
 
     #[test]
