@@ -59,7 +59,7 @@
 //!
 //! # Cost
 //!
-//! Answers of up to 10 MB are stored. They are compressed, and split into parts, if that is
+//! Answers of up to 10 MiB are stored. They are compressed, and split into parts, if that is
 //! cheaper: see [`Compression`](policy::Compression) and [`LargeAnswers`](policy::LargeAnswers). A buffered response of Lambda holds 6 MB,
 //! which is about 4.5 MB of a binary body. [`FirstRequest`](policy::FirstRequest) reduces the cost of traffic that consists
 //! mostly of repeats, and [`Builder::local_cache`] that of many repeats in one process.

@@ -129,8 +129,8 @@ pub enum ErrorKind {
     /// written, and the execution has ended.
     AlreadyCommitted,
     /// A commit was not confirmed and can no longer be applied: its record was released or deleted, for
-    /// example by hand, or the handler dropped the future of the commit, and the crate failed the
-    /// attempt. **Retry.** Nothing of the commit was written, and the execution has ended.
+    /// example by hand, or the handler dropped the future of the commit, and the crate recorded a
+    /// failure. **Retry.** Nothing of the commit was written, and the execution has ended.
     NothingCommitted,
     /// The outcome of a completion, step, commit or transaction is unknown. **Retry with the same key.**
     ///
@@ -260,7 +260,7 @@ impl Error {
         )
     }
 
-    /// Returns whether the handler ran while its answer may not be stored.
+    /// Returns whether the handler ran, but its answer may not be stored.
     ///
     /// The effect may then have happened.
     ///

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! The rules are those of draft-ietf-httpapi-idempotency-key-header-07 (expired on 2026-04-18).
-//! Where the draft leaves a choice, they are Stripe's:
+//! Where the draft leaves a choice, they are mostly Stripe's:
 //!
 //! 1. `POST` and `PATCH` are made idempotent; other methods pass through unchanged.
 //! 2. `Idempotency-Key` is a string of RFC 8941, or the same text without quotes, of 1 to 255

@@ -338,7 +338,7 @@ impl<R> Consumer<R> {
     }
 
     /// Reports failed messages individually (`batchItemFailures`). The opposite of
-    /// [`report_batch`](Self::report_batch), which says what the source needs.
+    /// [`report_batch`](Self::report_batch); see there what the source needs.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -402,8 +402,9 @@ impl<R> Consumer<R> {
 
     /// Sets what happens to a message without attempts left. Default: [`FailureAction::Report`].
     ///
-    /// Applies under [`Failure::Retain`](crate::policy::Failure::Retain) and
-    /// [`Failure::Replay`](crate::policy::Failure::Replay); the record stays FAILED.
+    /// Applies under [`Failure::Retain`](crate::policy::Failure::Retain),
+    /// [`Failure::Replay`](crate::policy::Failure::Replay) and
+    /// [`Takeover::Reject`](crate::policy::Takeover::Reject); the record is kept.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

@@ -26,7 +26,7 @@
 /// ```
 /// What a failure of the handler leaves in the record.
 ///
-/// A failure is an `Err` or a panic; in HTTP also a status that is not stored.
+/// A failure is an `Err` or a panic; in HTTP also 408, 409, 425, 429 and 5xx by default.
 ///
 /// ```
 /// use dynamodb_idempotency::policy::Failure;
@@ -95,7 +95,7 @@ pub enum LeaseExpired {
 /// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::policy::FirstRequest;
 ///
-/// // A webhook that its sender repeats until it is tired.
+/// // A webhook that its sender repeats many times.
 /// let first = FirstRequest::ConsistentRead;
 /// let hooks = idempotency.operation("hook").policy(|policy| policy.first_request(first))?;
 /// for expected in ["first", "first"] {
