@@ -118,7 +118,7 @@ async fn starts(is_ours: bool, checks: bool, run: &str) -> Result<serde_json::Va
     let call = async |n: usize, expected: Case| {
         let (began, cpu, faults) = (Instant::now(), cpu_time(), page_faults()?);
         started.call(&format!("{run}-{n}"), expected).await?;
-        let (took, cpu) = (began.elapsed().as_micros(), (cpu_time() - cpu).as_micros());
+        let (took, cpu) = (began.elapsed().as_micros(), cpu_time().saturating_sub(cpu).as_micros());
         anyhow::Ok([took, cpu, u128::from(page_faults()? - faults)])
     };
     let [first, first_cpu, first_faults] = call(0, Case::First).await?;

@@ -10,14 +10,17 @@
 //! All three read the same terms, so the search explores exactly what production sends. A test of the
 //! library compares the first and the third on a real table.
 
+use std::sync::Arc;
+
 use crate::owner::OwnerId;
 use crate::record::{Completion, Header, State, Status, Version};
 use crate::time::Timestamp;
 
-/// Alternatives, of which at least one must hold with all of its terms.
+/// Alternatives, of which at least one must hold with all of its terms. Copies share them: a write is
+/// kept by the machine, by its knowledge and by the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Condition {
-    alternatives: Vec<Vec<Term>>,
+    alternatives: Arc<Vec<Vec<Term>>>,
 }
 
 /// A statement about the record. As in DynamoDB, a comparison with an attribute that is missing is
@@ -54,7 +57,7 @@ pub(crate) enum Prospect {
 impl Condition {
     /// All of these terms hold.
     pub fn all(terms: &[Term]) -> Self {
-        Self { alternatives: vec![terms.to_vec()] }
+        Self { alternatives: Arc::new(vec![terms.to_vec()]) }
     }
 
     /// There is no record.
@@ -71,7 +74,7 @@ impl Condition {
             // The attempt never falls, so this compares it.
             terms.extend([Term::AttemptAtMost(attempt), Term::ExpiresAt(expires_at)]);
         }
-        Self { alternatives: vec![terms] }
+        Self { alternatives: Arc::new(vec![terms]) }
     }
 
     /// The owner holds the record. Each write of an owner has this condition or a narrower one, except
@@ -95,7 +98,7 @@ impl Condition {
     /// Adds a term to each alternative.
     #[must_use]
     pub fn and(mut self, term: Term) -> Self {
-        for alternative in &mut self.alternatives {
+        for alternative in Arc::make_mut(&mut self.alternatives) {
             alternative.push(term);
         }
         self
@@ -104,7 +107,7 @@ impl Condition {
     /// Adds an alternative.
     #[must_use]
     pub fn or(mut self, terms: &[Term]) -> Self {
-        self.alternatives.push(terms.to_vec());
+        Arc::make_mut(&mut self.alternatives).push(terms.to_vec());
         self
     }
 

@@ -21,6 +21,19 @@ use serde::de::IgnoredAny;
 /// The deepest nesting that is accepted, because each level uses a part of the stack.
 const MAX_DEPTH: usize = 128;
 
+/// Which bytes are not copied with the rest of a string.
+const IS_SPECIAL: [bool; 256] = {
+    let mut is_special = [false; 256];
+    let mut control = 0;
+    while control < b' ' {
+        is_special[control as usize] = true;
+        control += 1;
+    }
+    is_special[b'"' as usize] = true;
+    is_special[b'\\' as usize] = true;
+    is_special
+};
+
 /// The canonical form of `text`; `None` if it is not JSON or nested more than 128 levels deep.
 pub(crate) fn canonical(text: &str) -> Option<Vec<u8>> {
     let mut writer =
@@ -128,7 +141,7 @@ impl Writer<'_> {
     fn string(&mut self) -> Option<()> {
         self.accept(b'"')?;
         loop {
-            let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
+            let is_special = |byte: &u8| IS_SPECIAL[usize::from(*byte)];
             self.at += self.input[self.at..].iter().position(is_special)?;
             if self.peek()? != b'\\' {
                 return self.accept(b'"');
@@ -173,12 +186,12 @@ impl Writer<'_> {
     /// Reads a number, `true`, `false` or `null`.
     fn scalar(&mut self) -> Option<()> {
         let rest = &self.input[self.at..];
-        let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
-        let length = rest.iter().take_while(is_part).count();
-        let scalar = &rest[..length];
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let mut length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         // Most numbers need no parser.
-        if !matches!(scalar, [b'1'..=b'9', digits @ ..] if digits.iter().all(u8::is_ascii_digit)) {
-            serde_json::from_slice::<IgnoredAny>(scalar).ok()?;
+        if !matches!(rest[0], b'1'..=b'9') || rest.get(length).is_some_and(is_part) {
+            length = rest.iter().take_while(|byte| is_part(byte)).count();
+            serde_json::from_slice::<IgnoredAny>(&rest[..length]).ok()?;
         }
         self.at += length;
         Some(())
