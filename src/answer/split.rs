@@ -1,7 +1,7 @@
 //! An answer in parts, which are separate items, and the manifest in its record.
 //!
 //! ```text
-//! {"parts": 3, "bytes": 300000, "plain_bytes": 1048576, "codec": "zstd", "sha256": …}
+//! {"parts": 9, "bytes": 300000, "plain_bytes": 1048576, "codec": "zstd", "sha256": …}
 //! ```
 
 use std::collections::HashMap;
@@ -24,8 +24,8 @@ const ATTRIBUTES_BYTES: usize = 512;
 /// The limit for the number of parts. No answer of that size is stored.
 const MAX_PARTS: u32 = 1 << 20;
 
-/// The most parts that are in flight at once, and the number of parts of an answer of up to a
-/// megabyte.
+/// The most parts that are in flight at once, and the number of parts of an answer of a
+/// quarter to a whole megabyte.
 pub(crate) const MAX_PARTS_IN_FLIGHT: usize = 9;
 
 /// Of an answer up to this size, [`MIN_BYTES_IN_FLIGHT`] may always be written at once, even if that takes

@@ -53,7 +53,7 @@ pub enum LeaseExpired {
     /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). What the handler has done is
     /// unknown, so the record does not change. When the lease has expired by DynamoDB's clock, a
     /// repeat takes over, asks the [hook](crate::Call::reconcile), or is rejected
-    /// ([`Takeover::Reject`]).
+    /// ([`Takeover::Reject`](crate::policy::Takeover::Reject)).
     ///
     /// The crate checks the lease before each poll and with a timer, by the wall clock and by the
     /// monotonic clock, whichever reaches its end first. DynamoDB's clock is known only within

@@ -1,5 +1,5 @@
-//! Runs a handler under its lease: renews the lease, and stops the handler when it expires. How long before
-//! the end of the lease that is, `Window` in `crates/protocol/src/lease.rs` computes.
+//! Runs a handler under its lease: renews the lease, and stops the handler at the end of its window, which is
+//! never after the lease. `Window` in `crates/protocol/src/lease.rs` computes it.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! The tries of one write: their time limits, and the pauses between them.
+//! The tries of one write: their time limits, and the back-off between retries.
 
 use std::time::Duration;
 

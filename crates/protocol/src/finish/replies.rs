@@ -1,4 +1,5 @@
-//! What a finish does about a response: the record decides which write was applied.
+//! What a finish does about a response: the record decides which write was applied. For an acquisition that is in
+//! `acquisition/replies.rs`.
 
 use super::{Command, Finish, FinishResult, Purpose, Stage};
 use crate::condition::Condition;
