@@ -104,7 +104,7 @@ where
                     let done = handler(message, execution.clone()).await;
                     execution.succeeded();
                     execution.report();
-                    log.ended(done.map_err(|error| RunError::Handler(text(error))))
+                    log.ended(done.map_err(|error| RunError::Handler(user_code::text(error))))
                 }
                 Err(error) => log.ended(Err(error.into())),
             },
@@ -121,7 +121,7 @@ where
                     }
                     let done = handler(message, execution).await;
                     // Read as any JSON, because the answers of earlier versions mean the same.
-                    done.map(|()| Value::Null).map_err(text)
+                    done.map(|()| Value::Null).map_err(user_code::text)
                 });
                 log.ended(run.await.map(drop))
             }
@@ -131,11 +131,6 @@ where
         Ok(is_done) => is_done,
         Err(panic) => log.failed(&format!("the handler panicked: {}", panic.text())),
     }
-}
-
-/// The text of a handler's error, with the causes that some types add.
-fn text(error: impl fmt::Display) -> String {
-    format!("{error:#}")
 }
 
 /// Creates an execution without a record.

@@ -1,4 +1,4 @@
-//! The values that the settings of a policy can take, of which the protocol knows nothing.
+//! The values that the settings of a policy can take.
 
 /// How long an owner holds the key.
 ///
@@ -14,6 +14,8 @@
 /// // A 15-minute function whose crash frees its key within half a minute.
 /// let policy = Policy::default().lease(Lease::Renewed(Duration::from_secs(30)));
 /// ```
+pub use crate::protocol::policy::Lease;
+
 /// What a repeat gets while the owner's lease is live.
 ///
 /// ```
@@ -24,6 +26,8 @@
 ///
 /// let policy = Policy::default().in_progress(InProgress::Wait { timeout: Duration::from_secs(5) });
 /// ```
+pub use crate::protocol::policy::InProgress;
+
 /// What a failure of the handler leaves in the record.
 ///
 /// A failure is an `Err` or a panic; in HTTP also 408, 409, 425, 429 and 5xx by default.
@@ -34,6 +38,8 @@
 ///
 /// let policy = Policy::default().failure(Failure::Retain { max_attempts: 3 });
 /// ```
+pub use crate::protocol::policy::Failure;
+
 /// What happens to a running handler when its lease expires or is lost.
 ///
 /// ```
@@ -53,7 +59,7 @@ pub enum LeaseExpired {
     /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). What the handler has done is
     /// unknown, so the record does not change. When the lease has expired by DynamoDB's clock, a
     /// repeat takes over, asks the [hook](crate::Call::reconcile), or is rejected
-    /// ([`Takeover::Reject`](crate::policy::Takeover::Reject)).
+    /// ([`Takeover::Reject`]).
     ///
     /// The crate checks the lease before each poll and with a timer, by the wall clock and by the
     /// monotonic clock, whichever reaches its end first. DynamoDB's clock is known only within
@@ -79,6 +85,8 @@ pub enum LeaseExpired {
 ///
 /// let policy = Policy::default().takeover(Takeover::Reject);
 /// ```
+pub use crate::protocol::policy::Takeover;
+
 /// What a repeat gets once the operation has completed.
 ///
 /// ```
@@ -87,6 +95,8 @@ pub enum LeaseExpired {
 ///
 /// let policy = Policy::default().completed(Completed::Execute);
 /// ```
+pub use crate::protocol::policy::Completed;
+
 /// What a call sends first, which decides what first runs and repeats cost.
 ///
 /// No setting lets a handler run before the write that acquires the key.
@@ -105,6 +115,8 @@ pub enum LeaseExpired {
 /// }
 /// # Ok(()) });
 /// ```
+pub use crate::protocol::policy::FirstRequest;
+
 /// Whether answers are stored compressed.
 ///
 /// ```
@@ -184,6 +196,8 @@ pub enum LargeAnswers {
 ///
 /// let policy = Policy::default().outage(Outage::Open);
 /// ```
+pub use crate::protocol::policy::Outage;
+
 /// What the caller gets when the handler ran but its completion is not confirmed.
 ///
 /// ```

@@ -16,11 +16,11 @@ mod choices;
 
 use std::time::Duration;
 
-pub use self::choices::{Compression, LargeAnswers, LeaseExpired, Unconfirmed};
-use crate::error::{Error, ErrorKind};
-pub use crate::protocol::policy::{
-    Completed, Failure, FirstRequest, InProgress, Lease, Outage, Takeover,
+pub use self::choices::{
+    Completed, Compression, Failure, FirstRequest, InProgress, LargeAnswers, Lease, LeaseExpired,
+    Outage, Takeover, Unconfirmed,
 };
+use crate::error::{Error, ErrorKind};
 pub use crate::store::key::KeyForm;
 
 /// How one operation behaves; every field has a safe default.

@@ -200,9 +200,11 @@ impl Execution {
     /// error; that of a commit does, which [`close`](Self::close) returns.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
         let Inner { core, call, steps, .. } = &*self.inner;
+        // Not locked while the user's codec runs.
+        let steps_bytes = steps.lock().bytes;
         let failure = failure.filter(|_| call.policy.failure.is_kept()).and_then(|failure| {
             let failure = call.answers.stored(failure);
-            core.place_failure(failure, steps.lock().bytes, &call.key, &call.policy)
+            core.place_failure(failure, steps_bytes, &call.key, &call.policy)
         });
         self.end_without_answer(self.failure_write(), failure).await;
     }

@@ -100,9 +100,10 @@ impl<F: Future> Future for Running<F> {
     }
 }
 
-/// The text of an error of the user, which is dropped here, because its destructor may panic.
+/// The text of an error of the user, with the causes that some types add. The error is dropped here, because
+/// its destructor may panic.
 pub(crate) fn text(error: impl fmt::Display) -> String {
-    let text = call(|| error.to_string()).unwrap_or_else(|_| "its Display panicked".to_owned());
+    let text = call(|| format!("{error:#}")).unwrap_or_else(|_| "its Display panicked".to_owned());
     match call(|| drop(error)) {
         Ok(()) => text,
         Err(_) => format!("{text} (its destructor panicked)"),

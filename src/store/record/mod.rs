@@ -36,7 +36,7 @@ use crate::store::schema::{Attribute, TableSchema};
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
 /// The layout that this version writes.
-const FORMAT: u32 = 1;
+const FORMAT: i64 = 1;
 
 /// DynamoDB's limit for an item: names and values together, in bytes.
 pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
