@@ -58,7 +58,7 @@ impl Admin<'_> {
         match checks.no_response.take() {
             Some(error) => checks.findings.push(
                 Finding::error("connection", error.in_full())
-                    .fix("result at the endpoint, the region and the network"),
+                    .fix("look at the endpoint, the region and the network"),
             ),
             None if description.is_some() => self.time(&mut checks, scopes).await?,
             None => {}
