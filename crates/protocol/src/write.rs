@@ -1,4 +1,5 @@
-//! A conditional write of a record as a plain value.
+//! A conditional write of a record as a plain value. What follows its result: `finish/replies.rs` and
+//! `acquisition/replies.rs`.
 
 use crate::condition::Condition;
 use crate::record::Header;
