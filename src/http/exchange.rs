@@ -16,7 +16,7 @@ use super::{AnsweredBy, Http, reconcile};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body};
 use crate::error::{Error, ErrorKind};
-use crate::policy::{Failure, Takeover};
+use crate::policy::Takeover;
 use crate::run::call::{CallContext, End};
 use crate::run::caller::acquire;
 use crate::run::errors::{answer_unavailable, failed};
@@ -160,7 +160,7 @@ impl<B: From<Body>, E> Encoding<Response<HandlerBody<B>>, E> for Responses<'_> {
             // The request was rejected before anything was done.
             Ok(false) if is_rejection(status) => return Conclusion::NothingExecuted,
             Ok(false) => {
-                let is_kept = execution.policy().failure != Failure::Release;
+                let is_kept = execution.policy().failure.is_kept();
                 let failure = is_kept.then(|| HandlerBody::answer(response).ok());
                 return Conclusion::Failed(failure.flatten());
             }
