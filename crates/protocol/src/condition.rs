@@ -43,15 +43,15 @@ pub enum Term {
     ExpiresBefore(i64),
 }
 
-/// Whether a condition can still be satisfied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether a condition can still be satisfied. Of several alternatives, the best counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Prospect {
-    Possible,
+    /// It is not satisfied and never will be, because no version of a record repeats.
+    Impossible,
     /// It requires a PENDING record of the sender, which another write of the sender has to create
     /// first.
     AfterAcquisition,
-    /// It is not satisfied and never will be, because no version of a record repeats.
-    Impossible,
+    Possible,
 }
 
 impl Condition {
@@ -157,22 +157,12 @@ impl Condition {
                 Prospect::Impossible
             }
         });
-        prospects.fold(Prospect::Impossible, Prospect::or)
+        prospects.max().unwrap_or(Prospect::Impossible)
     }
 
     /// As [`prospect`](Self::prospect), before DynamoDB has returned anything.
     pub(crate) fn prospect_unseen(&self, sender: &OwnerId) -> Prospect {
         if self.requires_holder(sender) { Prospect::AfterAcquisition } else { Prospect::Possible }
-    }
-}
-
-impl Prospect {
-    const fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Possible, _) | (_, Self::Possible) => Self::Possible,
-            (Self::AfterAcquisition, _) | (_, Self::AfterAcquisition) => Self::AfterAcquisition,
-            (Self::Impossible, Self::Impossible) => Self::Impossible,
-        }
     }
 }
 
@@ -230,13 +220,14 @@ impl Term {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Attempts;
 
     const ME: OwnerId = OwnerId(1);
     const OTHER: OwnerId = OwnerId(2);
 
     fn record(owner: OwnerId, state: State, attempt: u32) -> Header {
-        let times = (Timestamp::from_millis(0), None, 0);
-        Header::of(&owner, state, (attempt, 0), times)
+        let attempts = Attempts { number: attempt, ..Attempts::FIRST };
+        attempts.header(&owner, Timestamp::from_millis(0), state, None, 0)
     }
 
     fn pending(owner: OwnerId, lease_expires_at: i64) -> Header {

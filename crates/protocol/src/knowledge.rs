@@ -1,8 +1,6 @@
 //! What one call knows of its key: the writes that may still be applied, and the record that DynamoDB
 //! returned last. The machines decide from nothing else.
 
-use std::marker::PhantomData;
-
 use crate::condition::Prospect;
 use crate::machine::{Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
@@ -38,25 +36,12 @@ impl Seen {
     }
 }
 
-/// Proof that no write of this call can still be applied. It borrows the knowledge, so it does not
-/// outlive the next write.
-#[derive(Debug)]
-pub struct Settled<'a>(PhantomData<&'a Knowledge>);
-
-/// Proof that no completion of this call can still be applied. It borrows as [`Settled`] does.
-#[derive(Debug)]
-pub struct NoEffect<'a>(PhantomData<&'a Knowledge>);
-
-/// Proof that no completion of this call was applied or can still be. A handler may have run. A machine
-/// makes it from [`NoEffect`], or if it never sends a completion.
+/// Proof that no completion of this call was applied or can still be. A handler may have run.
+/// [`Knowledge::no_effect`] makes it, or a machine that never sends a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoCompletion(());
 
 impl NoCompletion {
-    pub(crate) const fn proved(_: &NoEffect<'_>) -> Self {
-        Self(())
-    }
-
     /// For a call that never sends a completion. An acquisition alone has no effect.
     pub(crate) const fn without_completions() -> Self {
         Self(())
@@ -194,13 +179,15 @@ impl Knowledge {
         });
     }
 
-    pub fn settled(&self) -> Option<Settled<'_>> {
-        self.possible.is_empty().then_some(Settled(PhantomData))
+    /// Whether no write of this call can still be applied.
+    pub fn is_settled(&self) -> bool {
+        self.possible.is_empty()
     }
 
-    pub fn no_effect(&self) -> Option<NoEffect<'_>> {
+    /// That no completion of this call can still be applied.
+    pub fn no_effect(&self) -> Option<NoCompletion> {
         let has_effect = |write: &Write| write.record.is_completed();
-        (!self.possible.iter().any(has_effect)).then_some(NoEffect(PhantomData))
+        (!self.possible.iter().any(has_effect)).then_some(NoCompletion(()))
     }
 
     /// Whether a transaction of this call may still be applied.

@@ -76,17 +76,13 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a lease of `length` that a response has shown. `slack` of it may be over or
-    /// uncertain, and its stamp may be wrong by `margin`.
+    /// The window of a lease that a response has shown.
     pub(crate) fn verified(
         now: Now,
         lease_expires_at: Timestamp,
         time: Option<StoreTime>,
-        length: Duration,
-        slack: Duration,
-        margin: Duration,
+        bounds: Bounds,
     ) -> Option<Self> {
-        let bounds = Bounds { length, slack, margin };
         let (seen, left) = if let Some(time) = time {
             let left = bounds.left(lease_expires_at, time.date, time.latest(), time.elapsed());
             (time.received, left)
@@ -110,12 +106,12 @@ impl Window {
 
 /// The conditions on a lease that may be used.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
-    length: Duration,
+pub(crate) struct Bounds {
+    pub(crate) length: Duration,
     /// How much of it may be over or uncertain.
-    slack: Duration,
+    pub(crate) slack: Duration,
     /// How wrong a stamp may be.
-    margin: Duration,
+    pub(crate) margin: Duration,
 }
 
 impl Bounds {

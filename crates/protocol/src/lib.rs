@@ -45,7 +45,7 @@ pub use self::machine::{Cause, Command, Machine, Outcome, ReadResult, Reply, Wri
 pub use self::owner::OwnerId;
 pub use self::record::{Attempts, Completion, Header, State, Status, Version};
 pub use self::retention::released_until;
-pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules, TooLate};
+pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules};
 pub use self::tries::{Backoff, Tries};
 pub use self::write::{Form, Write};
 

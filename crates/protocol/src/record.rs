@@ -95,23 +95,6 @@ pub struct Completion {
     pub expires_at: i64,
 }
 
-impl Version {
-    pub fn new(
-        owner: OwnerId,
-        state: State,
-        steps: Option<usize>,
-        (attempt, expires_at): (u32, i64),
-    ) -> Self {
-        Self {
-            owner,
-            status: state.status(),
-            lease_expires_at: state.lease_expires_at(),
-            steps,
-            completion: (state == State::Completed).then_some(Completion { attempt, expires_at }),
-        }
-    }
-}
-
 /// How an operation's records count its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attempts {
@@ -131,7 +114,7 @@ impl Attempts {
         Self { number, released, created_at: Some(record.created_at) }
     }
 
-    /// The record that `owner` writes at `now`.
+    /// The record, without steps, that `owner` writes at `now`.
     pub(crate) fn header(
         self,
         owner: &OwnerId,
@@ -140,35 +123,30 @@ impl Attempts {
         completed_at: Option<Timestamp>,
         expires_at: i64,
     ) -> Header {
-        let times = (self.created_at.unwrap_or(now), completed_at, expires_at);
-        Header::of(owner, state, (self.number, self.released), times)
-    }
-}
-
-impl Header {
-    /// A record of `owner` without steps. The pairs are `attempt` and `released_attempts`, and the times
-    /// of creation, completion and expiry.
-    pub(crate) fn of(
-        owner: &OwnerId,
-        state: State,
-        (attempt, released_attempts): (u32, u32),
-        (created_at, completed_at, expires_at): (Timestamp, Option<Timestamp>, i64),
-    ) -> Self {
-        Self {
+        Header {
             owner: *owner,
             state,
-            attempt,
-            released_attempts,
-            created_at,
+            attempt: self.number,
+            released_attempts: self.released,
+            created_at: self.created_at.unwrap_or(now),
             completed_at,
             expires_at,
             steps: None,
             is_same_request: true,
         }
     }
+}
 
+impl Header {
     pub fn version(&self) -> Version {
-        Version::new(self.owner, self.state, self.steps, (self.attempt, self.expires_at))
+        let Self { attempt, expires_at, .. } = *self;
+        Version {
+            owner: self.owner,
+            status: self.state.status(),
+            lease_expires_at: self.state.lease_expires_at(),
+            steps: self.steps,
+            completion: self.is_completed().then_some(Completion { attempt, expires_at }),
+        }
     }
 
     pub fn is_pending_of(&self, owner: &OwnerId) -> bool {
@@ -211,8 +189,8 @@ mod tests {
 
     #[test]
     fn an_undo_restores_a_kept_failure() {
-        let times = (Timestamp::from_millis(0), None, 0);
-        let of = |state| Header::of(&OwnerId(1), state, (2, 0), times);
+        let attempts = Attempts { number: 2, ..Attempts::FIRST };
+        let of = |state| attempts.header(&OwnerId(1), Timestamp::from_millis(0), state, None, 0);
         let restored_failure = restored(Some(&of(State::Failed)), &of(State::Released));
         assert_eq!(restored_failure.map(|record| record.state), Some(State::Failed));
         assert!(restored(None, &of(State::Released)).is_none());
@@ -221,8 +199,9 @@ mod tests {
     #[test]
     fn an_undo_of_a_takeover_restores_the_abandoned_record_under_a_new_owner() {
         let lease_expires_at = Timestamp::from_millis(5);
-        let times = (Timestamp::from_millis(0), Some(Timestamp::from_millis(7)), 0);
-        let undone = Header::of(&OwnerId(1), State::Released, (2, 0), times);
+        let (start, ended) = (Timestamp::from_millis(0), Some(Timestamp::from_millis(7)));
+        let attempts = Attempts { number: 2, ..Attempts::FIRST };
+        let undone = attempts.header(&OwnerId(1), start, State::Released, ended, 0);
         let abandoned = Header { state: State::Pending { lease_expires_at }, ..undone.clone() };
         let restored = restored(Some(&abandoned), &undone).unwrap();
         assert_eq!(restored.state, abandoned.state);

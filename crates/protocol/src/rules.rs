@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{LeaseTerm, Window};
+use crate::lease::{Bounds, LeaseTerm, Window};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 use crate::time::{Deadline, Now, Stamp, StoreTime, Timestamp, Uptime};
 
@@ -35,10 +35,6 @@ pub struct Rules {
     pub request_timeout: Duration,
 }
 
-/// The deadline is over: nothing may be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLate;
-
 impl Rules {
     /// Whether a completed operation runs again, so that another owner may have replaced its record.
     pub fn replaces_completed(&self) -> bool {
@@ -66,13 +62,11 @@ impl Rules {
         now.left(self.before_answer(Deadline::lasting_from(started, timeout)))
     }
 
-    /// The length of a lease that is acquired now.
-    pub fn lease_length(&self, now: Now) -> Result<Duration, TooLate> {
+    /// The length of a lease that is acquired now. `None` if the deadline is over: nothing may be written.
+    pub fn lease_length(&self, now: Now) -> Option<Duration> {
         let left = self.deadline.map(|deadline| now.left(deadline));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(TooLate);
-        }
-        Ok(self.lease.length(left, self.lease_margin()))
+        let is_over = left.is_some_and(|left| left.is_zero());
+        (!is_over).then(|| self.lease.length(left, self.lease_margin()))
     }
 
     /// The length of a renewal. No deadline bounds it, because the lease of an invocation is not renewed.
@@ -109,27 +103,9 @@ impl Rules {
     }
 
     /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if too
-    /// much of the lease is over ([`Lease::slack`]): then it has to be stamped again.
+    /// much of the lease is over ([`Lease::slack`]): then it has to be stamped again. No `deadline` bounds a
+    /// lease that was renewed.
     pub fn window(
-        &self,
-        now: Now,
-        lease_expires_at: Timestamp,
-        time: Option<StoreTime>,
-    ) -> Option<Window> {
-        self.window_until(now, self.deadline, lease_expires_at, time)
-    }
-
-    /// As [`window`](Self::window), for a lease that was renewed.
-    pub fn renewed_window(
-        &self,
-        now: Now,
-        lease_expires_at: Timestamp,
-        time: Option<StoreTime>,
-    ) -> Option<Window> {
-        self.window_until(now, None, lease_expires_at, time)
-    }
-
-    fn window_until(
         &self,
         now: Now,
         deadline: Option<Deadline>,
@@ -138,7 +114,7 @@ impl Rules {
     ) -> Option<Window> {
         let margin = self.lease_margin();
         let length = self.lease.length(deadline.map(|deadline| now.left(deadline)), margin);
-        let slack = self.lease.slack(deadline, margin);
-        Window::verified(now, lease_expires_at, time, length, slack, margin)
+        let bounds = Bounds { length, slack: self.lease.slack(deadline, margin), margin };
+        Window::verified(now, lease_expires_at, time, bounds)
     }
 }

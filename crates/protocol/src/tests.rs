@@ -47,7 +47,7 @@ pub(crate) fn rules() -> Rules {
 }
 
 pub(crate) fn record(owner: OwnerId, state: State) -> Header {
-    Header::of(&owner, state, (1, 0), (START.wall, Some(START.wall), 100_000))
+    Attempts::FIRST.header(&owner, START.wall, state, Some(START.wall), 100_000)
 }
 
 pub(crate) fn pending(owner: OwnerId) -> Header {
@@ -85,7 +85,7 @@ fn a_key_may_be_held_while_an_acquisition_may_be_applied() {
     knowledge.send(&acquire());
     assert!(knowledge.may_hold_key() && !knowledge.may_transact());
     knowledge.see(Some(pending(ME)));
-    assert!(knowledge.may_hold_key() && knowledge.settled().is_some());
+    assert!(knowledge.may_hold_key() && knowledge.is_settled());
     knowledge.see(Some(pending(OTHER)));
     assert!(!knowledge.may_hold_key());
 }
@@ -96,14 +96,13 @@ fn a_write_of_an_owner_is_forgotten_with_the_last_acquisition() {
     knowledge.send(&acquire());
     knowledge.send(&write(Form::Update, Condition::held_by(ME), record(ME, State::Released)));
     knowledge.see(Some(pending(OTHER)));
-    assert!(knowledge.settled().is_some());
+    assert!(knowledge.is_settled());
 }
 
 #[test]
 fn a_rejected_write_may_still_be_applied_unless_it_was_the_only_try_of_a_transaction() {
-    let is_settled = |write: &Write, result, is_in_doubt| {
-        after_reply(write, result, is_in_doubt).settled().is_some()
-    };
+    let is_settled =
+        |write: &Write, result, is_in_doubt| after_reply(write, result, is_in_doubt).is_settled();
     assert!(is_settled(&transact(), WriteResult::Rejected(None), false));
     assert!(!is_settled(&transact(), WriteResult::Rejected(None), true));
     assert!(!is_settled(&acquire(), WriteResult::Rejected(None), false));
@@ -232,7 +231,7 @@ fn the_parts_of_an_answer_outlive_the_tries_of_its_completion_and_a_renewal() {
         Grant { knowledge, taken_over: None, attempts: Attempts::FIRST }
     };
     let lease_expires_at = START.wall.plus(Duration::from_secs(30));
-    let window = rules().window(now(), lease_expires_at, None);
+    let window = rules().window(now(), None, lease_expires_at, None);
     assert!(window.is_some());
     let finish = Finish::new(grant(), rules(), window, now());
     assert!(!finish.is_over());

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::answer::Answer;
+use crate::protocol::Status;
 use crate::store::key::KeyForm;
 use crate::store::record::{OwnerId, StoredStep};
 
@@ -118,7 +119,13 @@ fn records_round_trip() {
     assert_eq!(record.fingerprint, own_record.fingerprint);
     assert_eq!(record.header.created_at, own_record.created_at);
     let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
-    let version = Version::new(own_record.owner, State::Pending { lease_expires_at }, None, (1, 0));
+    let version = Version {
+        owner: own_record.owner,
+        status: Status::Pending,
+        lease_expires_at: Some(lease_expires_at),
+        steps: None,
+        completion: None,
+    };
     assert_eq!(record.header.version(), version);
     let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {
         panic!("not completed");

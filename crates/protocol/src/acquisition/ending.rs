@@ -73,9 +73,7 @@ impl Acquisition {
     pub(super) fn no_completion(&self) -> Option<NoCompletion> {
         match self.goal {
             Goal::Own | Goal::LookUp => Some(NoCompletion::without_completions()),
-            Goal::Transact { .. } => {
-                self.knowledge.no_effect().map(|proof| NoCompletion::proved(&proof))
-            }
+            Goal::Transact { .. } => self.knowledge.no_effect(),
         }
     }
 

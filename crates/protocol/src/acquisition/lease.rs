@@ -29,8 +29,8 @@ impl Acquisition {
     /// if no other write of this call can still change it. Otherwise the lease is stamped again.
     pub(super) fn verify_lease(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
         self.obstacle = Obstacle::Nothing;
-        let is_settled = self.knowledge.settled().is_some();
-        match self.rules.window(now, lease_expires_at, self.time) {
+        let is_settled = self.knowledge.is_settled();
+        match self.rules.window(now, self.rules.deadline, lease_expires_at, self.time) {
             Some(window) if is_settled => Command::Return(Next::Run(window)),
             Some(_) | None => self.write(now, Intent::Restamp { lease_expires_at }),
         }
@@ -87,7 +87,7 @@ impl Acquisition {
         if !is_transaction && self.writes > MAX_WRITES {
             return self.contended(now, intent);
         }
-        let Ok(length) = self.rules.lease_length(now) else {
+        let Some(length) = self.rules.lease_length(now) else {
             return self.give_up(now, Reason::DeadlineOver, Cause::Other);
         };
         // A call that owns the key may still correct its lease, for example after a freeze.

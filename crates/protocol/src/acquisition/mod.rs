@@ -343,7 +343,7 @@ impl Acquisition {
 
     /// Whether the deadline is over already.
     pub fn is_too_late(&self, now: Now) -> bool {
-        self.rules.lease_length(now).is_err()
+        self.rules.lease_length(now).is_none()
     }
 
     /// Continues after [`Next::RunHook`].

@@ -7,7 +7,6 @@
 
 use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
 use crate::condition::{Condition, Term};
-use crate::knowledge::NoCompletion;
 use crate::lease::LeaseTerm;
 use crate::record::State;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -110,8 +109,7 @@ impl Finish {
     /// The record is PENDING and ours. The handler continues, unless a commit that may still be applied
     /// requires the end of the lease that was shown: then that end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
-        if let Some(proof) = self.knowledge.no_effect() {
-            let nothing = NoCompletion::proved(&proof);
+        if let Some(nothing) = self.knowledge.no_effect() {
             self.knowledge.rule_out_completion();
             return Command::Return(FinishResult::NotCommitted(nothing));
         }

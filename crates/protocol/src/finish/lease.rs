@@ -92,23 +92,19 @@ impl Finish {
         let Some(lease_expires_at) = lease_expires_at else {
             // A write that ends the record may be in flight. Only its result shows whether the lease was
             // lost.
-            if self.is_busy() || self.is_over() {
+            if !matches!(self.step, Step::Idle) || self.is_over() {
                 return Renewal::Ended;
             }
             self.is_lost = true;
             return Renewal::Lost;
         };
         self.recorded_lease = lease_expires_at;
-        match self.rules.renewed_window(now, lease_expires_at, reply.time) {
+        match self.rules.window(now, None, lease_expires_at, reply.time) {
             None => Renewal::Wrong(lease_expires_at),
             Some(window) => {
                 self.window = self.window.map(|_| window);
                 Renewal::Renewed
             }
         }
-    }
-
-    fn is_busy(&self) -> bool {
-        !matches!(self.step, Step::Idle)
     }
 }

@@ -3,7 +3,6 @@
 
 use super::{Command, Finish, FinishResult, Purpose, Stage};
 use crate::condition::Condition;
-use crate::knowledge::NoCompletion;
 use crate::machine::{Cause, WriteResult};
 use crate::record::{Header, State};
 use crate::time::Now;
@@ -13,9 +12,7 @@ impl Finish {
     pub(super) fn out_of_time(&mut self, now: Now, purpose: Purpose) -> Command {
         match purpose {
             Purpose::Commit { completed_at } => match self.knowledge.no_effect() {
-                Some(proof) => {
-                    Command::Return(FinishResult::NotCommitted(NoCompletion::proved(&proof)))
-                }
+                Some(nothing) => Command::Return(FinishResult::NotCommitted(nothing)),
                 None => self.close_off(now, completed_at),
             },
             Purpose::CloseOff { .. } | Purpose::ResolveCommit { .. } => {
@@ -142,8 +139,7 @@ impl Finish {
 
     /// The record is released, failed or absent.
     pub(super) fn unheld(&mut self, purpose: Purpose) -> Command {
-        let nothing = self.knowledge.no_effect().map(|proof| NoCompletion::proved(&proof));
-        match (purpose, nothing) {
+        match (purpose, self.knowledge.no_effect()) {
             (Purpose::Fail { .. }, _) if !self.has_commit_in_doubt() => {
                 Command::Return(FinishResult::FailureWritten)
             }

@@ -31,7 +31,7 @@ fn finish_under(rules: Rules, is_protected: bool) -> Finish {
         knowledge.see(Some(pending(ME)));
     }
     let grant = Grant { knowledge, taken_over: None, attempts: Attempts::FIRST };
-    let window = rules.window(now(), lease_end(), None).filter(|_| is_protected);
+    let window = rules.window(now(), rules.deadline, lease_end(), None).filter(|_| is_protected);
     assert_eq!(window.is_some(), is_protected);
     Finish::new(grant, rules, window, now())
 }

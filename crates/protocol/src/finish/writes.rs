@@ -2,7 +2,6 @@
 
 use super::{Command, FailureWrite, Finish, FinishResult, Order, Purpose, Step};
 use crate::condition::{Condition, Term};
-use crate::knowledge::NoCompletion;
 use crate::record::{Header, State, restored};
 use crate::retention::released_until;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -49,9 +48,7 @@ impl Finish {
             return Command::Pause { bound, max: bound };
         }
         match (order, self.knowledge.no_effect()) {
-            (Order::Commit, Some(proof)) => {
-                Command::Return(FinishResult::NotCommitted(NoCompletion::proved(&proof)))
-            }
+            (Order::Commit, Some(nothing)) => Command::Return(FinishResult::NotCommitted(nothing)),
             (Order::ResolveCommit(..), _) | (Order::Commit, None) => {
                 self.over(FinishResult::Unknown)
             }
