@@ -5,7 +5,6 @@
 //! part of the public interface: no promise of stability.
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::sync::Arc;
 
 const IS_ON: bool = cfg!(feature = "fault-injection");
@@ -51,7 +50,8 @@ pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
 }
 
 /// How far the monotonic clock is ahead of the machine's, in ms. Negative after a freeze.
-#[derive(Clone, Default)]
+#[derive(Clone, derive_more::Debug, Default)]
+#[debug("ClockShift")]
 pub(crate) struct ClockShift {
     pub(crate) shift: Option<Arc<dyn Fn() -> i64 + Send + Sync>>,
     /// Whether the process begins as if a response had shown DynamoDB's time, equal to its own.
@@ -61,12 +61,6 @@ pub(crate) struct ClockShift {
 impl ClockShift {
     pub(crate) fn millis(&self) -> i64 {
         self.shift.as_ref().map_or(0, |shift| shift())
-    }
-}
-
-impl fmt::Debug for ClockShift {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClockShift").finish_non_exhaustive()
     }
 }
 

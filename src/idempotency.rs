@@ -1,6 +1,5 @@
 //! [`Idempotency`], which a process creates once.
 
-use std::fmt;
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::Client;
@@ -23,7 +22,8 @@ use crate::run::core::Core;
 ///     .await?;
 /// # Ok(()) });
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Idempotency {{ table: {:?}, policy: {:?}, .. }}", core.table.name, core.policy)]
 pub struct Idempotency {
     pub(crate) core: Arc<Core>,
 }
@@ -106,14 +106,5 @@ impl Idempotency {
     /// not active after one minute.
     pub async fn create_table(&self) -> Result<bool, Error> {
         self.core.table.create_table().await
-    }
-}
-
-impl fmt::Debug for Idempotency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Idempotency")
-            .field("table", &self.core.table.name)
-            .field("policy", &self.core.policy)
-            .finish_non_exhaustive()
     }
 }

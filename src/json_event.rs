@@ -1,6 +1,5 @@
 //! An event as Lambda sends it.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,9 @@ use serde_json::value::{RawValue, to_raw_value};
 /// assert_eq!(other.get(), r#"{"file":"a.csv"}"#);
 /// # Ok::<_, serde_json::Error>(())
 /// ```
-#[derive(Clone, Deserialize, Serialize)]
+#[derive(Clone, derive_more::Debug, Deserialize, Serialize)]
+// Events carry what customers sent: only their size is shown.
+#[debug("JsonEvent({} bytes)", self.get().len())]
 #[serde(transparent)]
 pub struct JsonEvent(Box<RawValue>);
 
@@ -61,12 +62,5 @@ impl FromStr for JsonEvent {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         serde_json::from_str(text).map(Self)
-    }
-}
-
-/// Events carry what customers sent: only their size is shown.
-impl fmt::Debug for JsonEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JsonEvent({} bytes)", self.get().len())
     }
 }

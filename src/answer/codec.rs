@@ -1,7 +1,6 @@
 //! Answers in your own form, for example encrypted.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::run::user_code;
@@ -120,7 +119,9 @@ pub trait AnswerCodec: Send + Sync {
 }
 
 /// The codec for answers, if one is set.
-#[derive(Clone, Default)]
+#[derive(Clone, derive_more::Debug, Default)]
+// Without the codec, which contains keys.
+#[debug("Coding {{ has_codec: {}, rejects_plain: {rejects_plain} }}", codec.is_some())]
 pub(crate) struct Coding {
     pub(crate) codec: Option<Arc<dyn AnswerCodec>>,
     /// Whether answers that no codec wrote are rejected.
@@ -131,16 +132,6 @@ impl Coding {
     /// Returns the coder for the record of this key and its parts.
     pub(crate) fn of<'a>(&'a self, key: &'a RecordKey) -> Coder<'a> {
         Coder { coding: self, key }
-    }
-}
-
-/// Hides the codec, which contains keys.
-impl fmt::Debug for Coding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Coding")
-            .field("has_codec", &self.codec.is_some())
-            .field("rejects_plain", &self.rejects_plain)
-            .finish_non_exhaustive()
     }
 }
 

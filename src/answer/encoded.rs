@@ -1,7 +1,5 @@
 //! The encoded bytes of an answer, before they are stored in the record or in parts.
 
-use std::fmt;
-
 use bytes::{Buf as _, Bytes};
 
 use super::codec::Coder;
@@ -14,29 +12,16 @@ use crate::error::Error;
 pub(super) const HEADER_BYTES: usize = 5;
 
 /// Why an answer cannot be stored.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
 pub(crate) enum Unstorable {
-    TooLarge {
-        bytes: usize,
-        limit: usize,
-    },
+    #[display("it is too large: {bytes} bytes, of at most {limit}")]
+    TooLarge { bytes: usize, limit: usize },
     /// Contains the codec's error.
+    #[display("{NOT_ENCODED}: {_0}")]
     NotEncoded(String),
     /// Its parts were not confirmed, and the record has no room for it.
+    #[display("its parts were not confirmed: {_0}")]
     PartsNotWritten(Error),
-}
-
-/// The message for the log.
-impl fmt::Display for Unstorable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge { bytes, limit } => {
-                write!(f, "it is too large: {bytes} bytes, of at most {limit}")
-            }
-            Self::NotEncoded(reason) => write!(f, "{NOT_ENCODED}: {reason}"),
-            Self::PartsNotWritten(error) => write!(f, "its parts were not confirmed: {error}"),
-        }
-    }
 }
 
 /// The bytes of an answer after compression and the user's codec: what is stored in the record or in

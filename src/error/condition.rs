@@ -1,7 +1,6 @@
 //! The failed conditions of a commit or transaction.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -36,6 +35,10 @@ pub const MAX_TRANSACTION_ITEMS: usize = 99;
 ///     }
 /// }
 /// ```
+#[derive(derive_more::Debug, derive_more::Display)]
+// Without the items, which are the caller's data.
+#[debug("ConditionFailed {{ index: {}, .. }}", self.index())]
+#[display("the condition of item {} did not hold: nothing was written", self.index())]
 pub struct ConditionFailed {
     pub(crate) first: Failed,
     pub(crate) further: Vec<Failed>,
@@ -86,19 +89,5 @@ impl ConditionFailed {
     ) -> impl Iterator<Item = (usize, Option<&HashMap<String, AttributeValue>>)> + '_ {
         let all = std::iter::once(&self.first).chain(&self.further);
         all.map(|(index, item)| (*index, item.as_ref()))
-    }
-}
-
-impl fmt::Display for ConditionFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the condition of item {} did not hold: nothing was written", self.index())
-    }
-}
-
-/// Leaves out the items, which are your own data.
-impl fmt::Debug for ConditionFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let indexes: Vec<usize> = self.all().map(|(index, _)| index).collect();
-        f.debug_struct("ConditionFailed").field("indexes", &indexes).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,6 @@ mod run_error;
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
-use std::fmt;
 use std::time::Duration;
 
 pub use self::condition::{ConditionFailed, MAX_TRANSACTION_ITEMS};
@@ -40,6 +39,10 @@ type Source = Box<dyn StdError + Send + Sync>;
 /// assert_eq!(error.kind(), ErrorKind::InvalidInput);
 /// assert_eq!(advice(&error), "look at it");
 /// ```
+#[derive(derive_more::Debug, derive_more::Display)]
+// One line with the kind and the chain of causes, which a `main` that returns it prints.
+#[debug("{}", self.with_causes(format!("{self} ({:?})", inner.kind)))]
+#[display("{}", inner.message)]
 pub struct Error {
     // Boxed: every `Result` of the crate holds an error of one word.
     inner: Box<Inner>,
@@ -367,19 +370,6 @@ impl From<ConditionFailed> for Error {
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.inner.message)
-    }
-}
-
-/// Writes one line with the kind and the chain of causes, which a `main` that returns it prints.
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.with_causes(format!("{self} ({:?})", self.inner.kind)))
     }
 }
 

@@ -29,10 +29,11 @@ use super::Error;
 /// assert!(error.idempotency().is_none());
 /// assert_eq!(error.into_handler().ok(), Some(Declined));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display, derive_more::From)]
 pub enum RunError<E> {
     /// The handler, the work of the step, or the closure that builds the transaction failed with this
     /// error; or a stored error is replayed.
+    #[from(skip)]
     Handler(E),
     /// The crate could not return an answer; see [`ErrorKind`](crate::ErrorKind).
     Idempotency(Error),
@@ -95,21 +96,6 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
         match self {
             Self::Handler(error) => error.into(),
             Self::Idempotency(error) => error.into(),
-        }
-    }
-}
-
-impl<E> From<Error> for RunError<E> {
-    fn from(error: Error) -> Self {
-        Self::Idempotency(error)
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for RunError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Handler(error) => error.fmt(f),
-            Self::Idempotency(error) => error.fmt(f),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The service around a handler of events.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,6 +43,8 @@ use crate::run::execution::Execution;
 /// }
 /// # Ok(()) });
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Event {{ scope: {:?}, policy: {:?}, .. }}", calls.scope, calls.policy)]
 pub struct Event<P, F> {
     pub(super) calls: CallConfig,
     pub(super) fingerprint: Option<EventFingerprint>,
@@ -117,15 +118,6 @@ impl<P, F> Clone for Event<P, F> {
             key_of: Arc::clone(&self.key_of),
             handler: Arc::clone(&self.handler),
         }
-    }
-}
-
-impl<P, F> fmt::Debug for Event<P, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event")
-            .field("scope", &self.calls.scope)
-            .field("policy", &self.calls.policy)
-            .finish_non_exhaustive()
     }
 }
 

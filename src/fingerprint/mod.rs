@@ -5,7 +5,6 @@
 pub(crate) mod canonical_json;
 mod recipe;
 
-use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Serialize;
@@ -27,7 +26,8 @@ use crate::error::{Error, ErrorKind};
 /// let other = Fingerprint::builder().bytes(b"POST").json(br#"{"b":2,"a":1}"#).finish();
 /// assert_eq!(one, other);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, derive_more::Debug, PartialEq, Eq, Hash)]
+#[debug("{:?}", self.0[0])]
 pub struct Fingerprint([StoredFingerprint; RECIPES.len()]);
 
 impl Fingerprint {
@@ -100,13 +100,6 @@ impl Fingerprint {
 pub(crate) fn unserializable(source: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::InvalidInput, "the payload cannot be serialized to JSON")
         .with_source(source)
-}
-
-/// Shows only the first bytes.
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0[0].fmt(f)
-    }
 }
 
 /// Collects the parts of a [`Fingerprint`]; their order matters.

@@ -2,8 +2,6 @@
 //! version can change the recipe and still compare the requests of an earlier version. Each adapter decides
 //! which parts of a request are hashed: for HTTP, `http/fingerprint.rs`.
 
-use std::fmt;
-
 use sha2::{Digest, Sha256};
 
 /// Everything that determines a hash, except the request.
@@ -71,7 +69,9 @@ fn add(hasher: &mut Sha256, part: Part, bytes: &[u8]) {
 }
 
 /// The stored fingerprint: the hash and the number of its recipe.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, derive_more::Debug, PartialEq, Eq, Hash)]
+// Four bytes are enough for a log. From the whole hash, a small payload could be guessed.
+#[debug("Fingerprint({}…)", crate::store::key::hex(&self.hash[..4]))]
 pub(crate) struct StoredFingerprint {
     pub(super) recipe: u8,
     pub(super) hash: [u8; 32],
@@ -111,14 +111,6 @@ impl StoredFingerprint {
         } else {
             Err(NoFingerprint::Unknown)
         }
-    }
-}
-
-/// Shows the first four bytes, which distinguish fingerprints in a log. The whole hash of a small
-/// payload would allow guessing the payload.
-impl fmt::Debug for StoredFingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({}…)", crate::store::key::hex(&self.hash[..4]))
     }
 }
 

@@ -1,7 +1,6 @@
 //! The body of an answer: completely in memory, or too long to be stored and still arriving.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -34,6 +33,8 @@ pub(crate) type ResponseBody<B> = Either<B, AnswerBody<B>>;
 ///     body.collect().await.ok().map(|body| body.to_bytes())
 /// }
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("AnswerBody {{ is_whole: {}, .. }}", rest.is_none())]
 pub struct AnswerBody<B> {
     held: Bytes,
     /// The rest of a body that was found to be too long. The lock makes the type `Sync`; it is never
@@ -138,13 +139,6 @@ impl<B: Body<Error: Into<BoxError>>> Body for AnswerBody<B> {
 impl<B> From<answer::Body> for AnswerBody<B> {
     fn from(body: answer::Body) -> Self {
         Self { held: body.bytes, rest: None }
-    }
-}
-
-impl<B> fmt::Debug for AnswerBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_whole = self.rest.is_none();
-        f.debug_struct("AnswerBody").field("is_whole", &is_whole).finish_non_exhaustive()
     }
 }
 

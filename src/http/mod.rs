@@ -69,7 +69,6 @@ pub mod tenant;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -163,7 +162,8 @@ type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 ///     .layer()?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Http {{ scope: {:?}, policy: {:?}, .. }}", calls.scope, calls.policy)]
 #[must_use = "wrap a service with it"]
 pub struct Http {
     calls: CallConfig,
@@ -415,14 +415,5 @@ impl Http {
         }
         let calls = self.calls.checked()?;
         Ok(Arc::new(Self { calls, ..self }))
-    }
-}
-
-impl fmt::Debug for Http {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http")
-            .field("scope", &self.calls.scope)
-            .field("policy", &self.calls.policy)
-            .finish_non_exhaustive()
     }
 }

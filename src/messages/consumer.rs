@@ -1,6 +1,5 @@
 //! The builder that defines how a source's messages are consumed.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,6 +153,8 @@ entries! {
 ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
 /// # }
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Consumer {{ source: {:?}, scope: {:?}, .. }}", source.name, calls.scope)]
 #[must_use = "give it a handler"]
 pub struct Consumer<R> {
     pub(super) source: Source<R>,
@@ -438,16 +439,5 @@ impl Consumer<SqsMessage> {
     pub fn envelope(mut self, envelope: Envelope) -> Self {
         self.envelope = Some(envelope);
         self
-    }
-}
-
-impl<R> fmt::Debug for Consumer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Consumer")
-            .field("source", &self.source.name)
-            .field("scope", &self.calls.scope)
-            .field("key", &self.key)
-            .field("policy", &self.calls.policy)
-            .finish_non_exhaustive()
     }
 }

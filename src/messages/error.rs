@@ -1,7 +1,6 @@
 //! Errors that fail a whole invocation, and those that reject single messages.
 
 use std::error::Error as StdError;
-use std::fmt;
 
 use lambda_runtime::Diagnostic;
 
@@ -17,7 +16,7 @@ use lambda_runtime::Diagnostic;
 ///     matches!(error, BatchError::OtherSource { .. })
 /// }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
 #[non_exhaustive]
 pub enum BatchError {
     /// The event belongs to another source than the consumer's. Nothing ran. **Fix the trigger.**
@@ -27,6 +26,7 @@ pub enum BatchError {
     },
     /// Messages failed, and this source (or
     /// [`report_batch()`](super::Consumer::report_batch)) accepts no partial response.
+    #[display("{failed} of {total} messages are not done: all are delivered again")]
     Failed {
         /// The number of failed messages.
         failed: usize,
@@ -34,6 +34,10 @@ pub enum BatchError {
         total: usize,
     },
     /// Messages without an identifier failed, so they cannot be reported individually.
+    #[display(
+        "{failed} of {total} messages are not done, and one of them has no identifier to report: \
+         all are delivered again"
+    )]
     Nameless {
         /// The number of failed messages.
         failed: usize,
@@ -51,22 +55,6 @@ pub(crate) enum Rejected {
     NoKey(String),
     /// Reading it panicked, so nothing is known about it.
     Panicked(&'static str),
-}
-
-impl fmt::Display for BatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherSource { message } => f.write_str(message),
-            Self::Failed { failed, total } => {
-                write!(f, "{failed} of {total} messages are not done: all are delivered again")
-            }
-            Self::Nameless { failed, total } => write!(
-                f,
-                "{failed} of {total} messages are not done, and one of them has no identifier to \
-                 report: all are delivered again"
-            ),
-        }
-    }
 }
 
 impl StdError for BatchError {}

@@ -69,7 +69,7 @@ impl<R> MessageKey<R> {
             let message = format!("`{expression}` is not a JMESPath expression");
             Error::new(ErrorKind::Configuration, message).with_source(source)
         })?;
-        Ok(Self::by(format!("jmespath({expression:?})"), move |message, _| {
+        Ok(Self::by(move |message, _| {
             let invalid = |why: &str| Rejected::Malformed(format!("the key by `{compiled}` {why}"));
             let payload = str::from_utf8(&message.payload).unwrap_or_default();
             let payload = Variable::from_json(payload)

@@ -1,7 +1,5 @@
 //! Where a message contains its idempotency key.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,12 +26,9 @@ const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 /// let clicks = idempotency.kinesis("clicks").key(MessageKey::broker_id());
 /// # }
 /// ```
-#[derive(Clone)]
-pub struct MessageKey<R> {
-    /// The rule for `Debug`, as it was written.
-    rule: Cow<'static, str>,
-    find: Find<R>,
-}
+#[derive(Clone, derive_more::Debug)]
+#[debug("MessageKey")]
+pub struct MessageKey<R>(Find<R>);
 
 type Find<R> = Arc<dyn Fn(&Message<R>, &Body) -> Result<String, Rejected> + Send + Sync>;
 
@@ -50,7 +45,7 @@ impl<R> MessageKey<R> {
     /// ```
     pub fn attribute(name: impl Into<String>) -> Self {
         let name = name.into();
-        Self::by(format!("attribute({name:?})"), move |_, body| attribute(&body.attributes, &name))
+        Self::by(move |_, body| attribute(&body.attributes, &name))
     }
 
     /// Uses a member of the payload's JSON, by its JSON pointer (RFC 6901) such as `/order/id`. A
@@ -65,8 +60,7 @@ impl<R> MessageKey<R> {
     /// ```
     pub fn json(pointer: impl Into<String>) -> Self {
         let pointer = pointer.into();
-        let rule = format!("json({pointer:?})");
-        Self::by(rule, move |message, _| member(&message.payload, &pointer))
+        Self::by(move |message, _| member(&message.payload, &pointer))
     }
 
     /// Uses the source's own id of the message.
@@ -94,7 +88,7 @@ impl<R> MessageKey<R> {
     /// ```
     #[must_use]
     pub fn broker_id() -> Self {
-        Self::by("broker_id()", |_, body| {
+        Self::by(|_, body| {
             let missing =
                 || Rejected::Malformed("the record does not carry its broker's id".to_owned());
             body.broker_id.clone().ok_or_else(missing)
@@ -117,17 +111,16 @@ impl<R> MessageKey<R> {
     pub fn with<Key: Into<Option<String>>>(
         find: impl Fn(&Message<R>) -> Key + Send + Sync + 'static,
     ) -> Self {
-        Self::by("with(..)", move |message, _| {
+        Self::by(move |message, _| {
             let missing = || Rejected::NoKey("the message has no idempotency key".to_owned());
             find(message).into().ok_or_else(missing)
         })
     }
 
     pub(crate) fn by(
-        rule: impl Into<Cow<'static, str>>,
         find: impl Fn(&Message<R>, &Body) -> Result<String, Rejected> + Send + Sync + 'static,
     ) -> Self {
-        Self { rule: rule.into(), find: Arc::new(find) }
+        Self(Arc::new(find))
     }
 
     pub(crate) fn default_attribute() -> Self {
@@ -136,7 +129,7 @@ impl<R> MessageKey<R> {
 
     /// Finds the key of a message that was read from `body`.
     pub(crate) fn find(&self, message: &Message<R>, body: &Body) -> Result<String, Rejected> {
-        let key = (self.find)(message, body)?;
+        let key = (self.0)(message, body)?;
         if key.is_empty() {
             return Err(Rejected::Malformed("the idempotency key is empty".to_owned()));
         }
@@ -161,12 +154,6 @@ pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, Rejected> 
         // Other numbers lose digits, so two keys could become the same.
         Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
         Some(_) => Err(invalid("is neither a text nor a whole number of 64 bits")),
-    }
-}
-
-impl<R> fmt::Debug for MessageKey<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.rule)
     }
 }
 

@@ -1,7 +1,5 @@
 //! A message as its handler receives it.
 
-use std::fmt;
-
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, json_fault};
@@ -24,6 +22,9 @@ use crate::error::{Error, ErrorKind, json_fault};
 ///     Ok(payment.amount)
 /// }
 /// ```
+#[derive(derive_more::Debug)]
+// Without payload and key, because both may be personal data.
+#[debug("Message {{ payload_bytes: {}, .. }}", payload.len())]
 pub struct Message<R> {
     pub(crate) record: R,
     pub(crate) payload: Vec<u8>,
@@ -108,14 +109,5 @@ impl<R> Message<R> {
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
-    }
-}
-
-/// Shows neither the payload nor the key, because both may be personal data.
-impl<R> fmt::Debug for Message<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Message")
-            .field("payload_bytes", &self.payload.len())
-            .finish_non_exhaustive()
     }
 }

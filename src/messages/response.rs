@@ -44,28 +44,20 @@ fn named<S: Serializer>(items: &[ItemIdentifier], serializer: S) -> Result<S::Ok
 /// let record = ItemIdentifier::Kafka { partition: "orders-0".to_owned(), offset: 7 };
 /// assert_eq!(record.to_string(), "orders-0-7");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, derive_more::Display, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum ItemIdentifier {
     /// SQS: the `messageId`. Kinesis and DynamoDB Streams: the sequence number.
     Id(String),
     /// Kafka: the partition and the offset.
+    #[display("{partition}-{offset}")]
     Kafka {
         /// The topic and the number of its partition, joined with `-`: `orders-0`.
         partition: String,
         /// The record's offset.
         offset: i64,
     },
-}
-
-impl std::fmt::Display for ItemIdentifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Id(id) => f.write_str(id),
-            Self::Kafka { partition, offset } => write!(f, "{partition}-{offset}"),
-        }
-    }
 }
 
 /// How a source accepts reports of failures.

@@ -1,6 +1,5 @@
 //! One call of an operation, which has a key.
 
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -48,6 +47,9 @@ use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 ///
 /// `Hook` is the type of its [hook](Self::reconcile), and `Errors` the type of the errors that it
 /// [keeps](Self::replay_errors). [`Unset`] stands for none.
+#[derive(derive_more::Debug)]
+// Without the key, which may be personal data.
+#[debug("Call {{ config: {config:?}, .. }}")]
 #[must_use = "nothing happens before run()"]
 pub struct Call<Hook = Unset, Errors = Unset> {
     config: CallConfig,
@@ -361,13 +363,6 @@ impl<Hook: Clone, Errors> Clone for Call<Hook, Errors> {
             hook: self.hook.clone(),
             errors: PhantomData,
         }
-    }
-}
-
-/// Hides the key from logs.
-impl<Hook, Errors> fmt::Debug for Call<Hook, Errors> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
 /// How a call ends whose own handler or hook does not decide its answer.
-#[derive(Debug)]
+#[derive(Debug, derive_more::From)]
 pub(crate) enum End {
     /// The answer that the handler has committed.
     Committed(Answer),
@@ -20,13 +20,8 @@ pub(crate) enum End {
     /// The failure of an earlier execution, if it is available.
     FailureReplayed(Option<Answer>),
     /// No answer, for this reason.
+    #[from]
     NoAnswer(Error),
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        Self::NoAnswer(error)
-    }
 }
 
 /// One call of an operation.

@@ -1,6 +1,5 @@
 //! The running execution: what the handler sees of it, and its lease.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,7 +49,8 @@ use crate::store::record::{OwnRecord, Record, random_owner};
 ///     Ok(rows.len())
 /// }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Execution {{ operation: {:?}, attempt: {}, .. }}", self.operation(), self.attempt())]
 pub struct Execution {
     pub(crate) inner: Arc<Inner>,
 }
@@ -270,16 +270,6 @@ impl Execution {
     /// ```
     pub fn discard(&self) {
         self.inner.discarded.store(true, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for Execution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Execution")
-            .field("operation", &self.operation())
-            .field("attempt", &self.attempt())
-            .field("owner", &self.owner())
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a reconcile hook gets, and what it returns.
 
-use std::fmt;
 use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
@@ -36,7 +35,8 @@ use crate::store::record::{Record, StoredSteps};
 ///     })
 /// }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Abandoned {{ operation: {:?}, attempt: {}, .. }}", key.operation(), record.header.attempt)]
 pub struct Abandoned {
     pub(crate) coding: Coding,
     pub(crate) key: RecordKey,
@@ -161,15 +161,6 @@ impl Abandoned {
     #[must_use]
     pub fn derive_key(&self, label: &str) -> DerivedKey {
         DerivedKey::child(&self.key, label)
-    }
-}
-
-impl fmt::Debug for Abandoned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Abandoned")
-            .field("operation", &self.key.operation())
-            .field("attempt", &self.record.header.attempt)
-            .finish_non_exhaustive()
     }
 }
 

@@ -35,8 +35,6 @@
 mod clock;
 mod record;
 
-use std::fmt;
-
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
 use tokio::net::TcpListener;
@@ -73,6 +71,8 @@ const TABLE: &str = "idempotency";
 /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>(1200)).await?, 1200);
 /// # Ok(()) });
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Sandbox {{ clock: {clock:?}, .. }}")]
 pub struct Sandbox {
     client: Client,
     clock: SandboxClock,
@@ -234,12 +234,6 @@ impl Sandbox {
     /// ```
     pub fn record(&self, scope: impl Into<Scope>, key: impl Into<String>) -> SandboxRecord<'_> {
         SandboxRecord::new(self, scope.into(), key.into())
-    }
-}
-
-impl fmt::Debug for Sandbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sandbox").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 

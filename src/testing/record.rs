@@ -1,6 +1,5 @@
 //! Records in the states that tests need.
 
-use std::fmt;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -43,6 +42,8 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// assert_eq!((stored.status(), stored.attempt), ("COMPLETED", 1));
 /// # Ok(()) });
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("SandboxRecord {{ scope: {scope:?}, .. }}")]
 #[must_use = "call a method such as `pending` to write the record"]
 pub struct SandboxRecord<'a> {
     sandbox: &'a Sandbox,
@@ -337,11 +338,5 @@ impl<'a> SandboxRecord<'a> {
 
     fn table(&self) -> &Table {
         &self.sandbox.idempotency.core.table
-    }
-}
-
-impl fmt::Debug for SandboxRecord<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SandboxRecord").field("scope", &self.scope).finish_non_exhaustive()
     }
 }

@@ -35,7 +35,6 @@
 
 mod signature;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,10 +63,10 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// let github = Webhook::github(["a secret"]);
 /// let openai = Webhook::standard(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Webhook")]
 #[must_use = "give it to Http::webhook"]
 pub struct Webhook {
-    sender: &'static str,
     verify: Arc<Verify>,
     /// Why the secrets cannot be used.
     wrong: Option<String>,
@@ -158,7 +157,7 @@ impl Webhook {
     /// });
     /// ```
     pub fn signed(is_signed: impl Fn(&Parts, &[u8]) -> bool + Send + Sync + 'static) -> Self {
-        Self::verified_by("signed", move |parts, body, _| {
+        Self::verified_by(move |parts, body, _| {
             if is_signed(parts, body) { Ok(()) } else { Err("Webhook::signed rejected it") }
         })
     }
@@ -192,12 +191,11 @@ impl Webhook {
 
     /// A sender whose signatures `verify` checks, with the event's id in the body's member `id`.
     fn verified_by(
-        sender: &'static str,
         verify: impl Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync + 'static,
     ) -> Self {
         let id = Arc::new(|_: &Parts, body: &[u8]| Ok(json_id("/id", body)));
         let max_body_bytes = DEFAULT_MAX_BODY_BYTES;
-        Self { sender, verify: Arc::new(verify), wrong: None, id, max_body_bytes }
+        Self { verify: Arc::new(verify), wrong: None, id, max_body_bytes }
     }
 
     /// A known sender, which signs with these secrets.
@@ -213,7 +211,7 @@ impl Webhook {
         let wrong = wrong.map(|wrong| format!("Webhook::{sender}: {wrong}; {advice}"));
         let secrets = secrets.unwrap_or_default();
         let verify = move |parts: &_, body: &_, now| verify(&secrets, parts, body, now);
-        Self { wrong, ..Self::verified_by(sender, verify) }
+        Self { wrong, ..Self::verified_by(verify) }
     }
 
     fn id(self, find: impl Fn(&Parts, &[u8]) -> FoundKey + Send + Sync + 'static) -> Self {
@@ -237,12 +235,6 @@ fn json_id(pointer: &str, body: &[u8]) -> Option<String> {
         Value::String(id) => Some(id.clone()),
         Value::Number(id) if !id.is_f64() => Some(id.to_string()),
         _ => None,
-    }
-}
-
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Webhook").field(&self.sender).finish()
     }
 }
 

@@ -75,7 +75,8 @@ impl Idempotency {
 /// assert_eq!(attempts(idempotency.admin(), "order-43").await?, 0);
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, derive_more::Debug)]
+#[debug("Admin {{ table: {:?} }}", core.table.name)]
 pub struct Admin<'a> {
     core: &'a Core,
     /// The scope that limits scans.
@@ -123,11 +124,5 @@ impl Admin<'_> {
 
     fn table(&self) -> &Table {
         &self.core.table
-    }
-}
-
-impl std::fmt::Debug for Admin<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin").field("table", &self.table().name).finish()
     }
 }

@@ -9,8 +9,6 @@ pub(crate) mod items;
 mod run;
 mod without_record;
 
-use std::fmt;
-
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::Serialize;
 
@@ -46,6 +44,8 @@ pub(crate) fn not_serializable(reason: &str) -> Error {
 ///         .on_condition_failed(|_| Some("insufficient funds"))
 /// }
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Transaction {{ response: {response:?}, items: {}, .. }}", items.len())]
 #[must_use]
 pub struct Transaction<T> {
     pub(crate) response: T,
@@ -205,14 +205,5 @@ impl From<Unstorable> for Error {
             )),
             Unstorable::PartsNotWritten(error) => error,
         }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Transaction<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction")
-            .field("response", &self.response)
-            .field("items", &self.items.len())
-            .finish_non_exhaustive()
     }
 }

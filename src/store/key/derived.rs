@@ -1,7 +1,5 @@
 //! Keys for calls to other services, which are the same in every attempt of an operation.
 
-use std::fmt;
-
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -34,7 +32,9 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 /// assert_eq!((key.uuid().len(), key.hex().len()), (36, 64));
 /// # Ok::<_, dynamodb_idempotency::Error>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, derive_more::Debug, derive_more::Display, PartialEq, Eq, Hash)]
+#[display("{}", self.uuid())]
+#[debug("DerivedKey({}…)", hex(&self.0[..4]))]
 pub struct DerivedKey([u8; 32]);
 
 /// Derives a key from an operation's name and parameters, for clients of idempotent services.
@@ -116,20 +116,6 @@ impl DerivedKey {
     #[must_use]
     pub fn hex(&self) -> String {
         hex(&self.0)
-    }
-}
-
-/// The same as [`uuid`](DerivedKey::uuid).
-impl fmt::Display for DerivedKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.uuid())
-    }
-}
-
-/// Shows the first four bytes, which distinguish keys in a log.
-impl fmt::Debug for DerivedKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DerivedKey({}…)", hex(&self.0[..4]))
     }
 }
 

@@ -8,7 +8,6 @@
 pub(crate) mod derived;
 mod escape;
 
-use std::fmt;
 use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
@@ -34,7 +33,9 @@ pub(crate) const MAX_SORT_KEY_BYTES: usize = 1024;
 /// let scope = Scope::new("charge").segment("tenant/7");
 /// assert_eq!(scope.as_str(), "charge/tenant%2F7");
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, derive_more::Debug, PartialEq, Eq, Hash)]
+// Only the first segment, because a scope may contain a tenant's name.
+#[debug("Scope({})", self.operation())]
 pub struct Scope(String);
 
 impl Scope {
@@ -145,13 +146,6 @@ impl From<String> for Scope {
     }
 }
 
-/// Shows only the first segment, because a scope may contain a tenant's name.
-impl fmt::Debug for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scope({})", self.operation())
-    }
-}
-
 impl Scope {
     /// The first segment, which is safe to log.
     pub(crate) fn operation(&self) -> &str {
@@ -203,7 +197,9 @@ pub enum KeyForm {
 }
 
 /// The value of the record's key attribute: `scope#key`.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, derive_more::Debug, PartialEq, Eq, Hash)]
+// Without the key, which belongs to the caller.
+#[debug("RecordKey({}#…)", self.operation())]
 pub(crate) struct RecordKey {
     pk: String,
     scope_len: usize,
@@ -310,13 +306,6 @@ pub(crate) struct PartName<'a> {
     pub(crate) owner: OwnerId,
     pub(crate) digest: &'a [u8],
     pub(crate) number: u32,
-}
-
-/// Hides the key, which belongs to the caller, from logs and `Debug`.
-impl fmt::Debug for RecordKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RecordKey({}#…)", self.operation())
-    }
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
