@@ -91,7 +91,8 @@ fn each_byte_is_copied_once_whatever_the_depth() {
     }
     assert_eq!(form(&text), expected);
     // There is one object at each level, and each is copied once.
-    let mut writer = Writer { input: text.as_bytes(), ..Writer::default() };
+    let mut writer =
+        Writer { rest: text.as_bytes(), uncopied: text.as_bytes(), ..Writer::default() };
     writer.value(0).unwrap();
     writer.copy();
     assert_eq!(writer.unsorted.len(), MAX_DEPTH);
