@@ -61,10 +61,7 @@ impl Fingerprint {
     }
 
     pub(crate) fn by_value<T: Serialize + ?Sized>(payload: &T) -> Result<Self, serde_json::Error> {
-        // Enough room for most payloads.
-        let mut text = Vec::with_capacity(1024);
-        serde_json::to_writer(&mut text, payload)?;
-        Ok(Self::builder().json(&text).finish())
+        Ok(Self::builder().json_text(&serde_json::to_string(payload)?).finish())
     }
 
     /// The fingerprint without parts, of an operation without a payload.

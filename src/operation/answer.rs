@@ -1,7 +1,7 @@
 //! Conversion between a function's answer and its stored form.
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 
 use crate::answer::{Answer, reason, to_json};
 use crate::error::{Error, ErrorKind, json_fault};
@@ -28,13 +28,13 @@ pub(super) fn report_unstorable(reason: &str) {
 
 pub(super) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     match answer {
-        Answer::Json(json) => serde_json::from_slice(json).map_err(|source| {
-            Error::new(
-                ErrorKind::AnswerUnreadable,
-                "the stored answer is not of the type asked for",
-            )
-            .with_source(json_fault(&source))
-        }),
+        Answer::Json(json) => {
+            let text = str::from_utf8(json).map_err(serde_json::Error::custom);
+            text.and_then(serde_json::from_str).map_err(|source| {
+                let message = "the stored answer is not of the type asked for";
+                Error::new(ErrorKind::AnswerUnreadable, message).with_source(json_fault(&source))
+            })
+        }
         Answer::Unavailable(reason) => Err(answer_unavailable(reason)),
         Answer::Http(_) => Err(Error::new(
             ErrorKind::AnswerUnreadable,

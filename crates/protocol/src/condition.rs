@@ -71,14 +71,14 @@ impl Condition {
         let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status), steps];
         terms.extend(seen.lease_expires_at.map(Term::LeaseExpiresAt));
         if let Some(Completion { attempt, expires_at }) = seen.completion {
-            // The attempt never falls, so this compares it.
+            // No later record of the key has a lower attempt, so "at most" means "the same".
             terms.extend([Term::AttemptAtMost(attempt), Term::ExpiresAt(expires_at)]);
         }
         Self { alternatives: Arc::new(vec![terms]) }
     }
 
-    /// The owner holds the record. Each write of an owner has this condition or a narrower one, except
-    /// a completion, a commit without a record and an undo, which also accept a free key.
+    /// The owner holds the record. Each write of an owner has this condition or a narrower one. Three
+    /// also accept a free key: a completion, a commit without a record, and the undo of an acquisition.
     pub fn held_by(owner: OwnerId) -> Self {
         Self::all(&[Term::Owner(owner), Term::Status(Status::Pending)])
     }

@@ -160,8 +160,8 @@ impl Knowledge {
         }
     }
 
-    /// Forgets writes whose condition can never be satisfied again. A write that requires this call's own
-    /// PENDING record stays only while an acquisition can still be applied.
+    /// Forgets writes that can never be applied again: their condition cannot be satisfied, or it requires
+    /// this call's own PENDING record and no acquisition can still create one.
     fn forget_impossible(&mut self) {
         let (me, seen) = (&self.me, &self.seen);
         let prospect = |write: &Write| match seen {

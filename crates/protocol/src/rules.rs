@@ -76,8 +76,8 @@ impl Rules {
 
     /// A lease that begins now. The response to its write verifies it ([`window`](Self::window)).
     ///
-    /// After a slow response, whose `Date` leaves much uncertainty, the lease may be too short, but longer
-    /// than its length only by the margin: the owner may crash before it can correct the lease.
+    /// Store time is uncertain after a slow response. The earlier end is chosen then: a lease that is too
+    /// short is stamped again, but one that is too long would stay if the owner crashed.
     pub fn term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         self.term_from(stamp.at.min(stamp.earliest.plus(self.lease_margin())), length)
     }
