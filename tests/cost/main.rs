@@ -9,7 +9,7 @@
 static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
 #[allow(dead_code, unused_imports, reason = "the suite uses all of it, these tests a part")]
-#[path = "../suite/support/mod.rs"]
+#[path = "../support/src/lib.rs"]
 mod support;
 
 mod bodies;
