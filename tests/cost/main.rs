@@ -8,9 +8,7 @@
 #[global_allocator]
 static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 
-#[allow(dead_code, unused_imports, reason = "the suite uses all of it, these tests a part")]
-#[path = "../suite/support/mod.rs"]
-mod support;
+use test_support as support;
 
 mod bodies;
 mod damage;

@@ -4,7 +4,7 @@
 #![allow(clippy::large_futures, reason = "a test runs a few of them")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails so")]
 
-mod support;
+use test_support as support;
 
 #[cfg(feature = "admin")]
 mod admin;

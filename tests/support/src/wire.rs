@@ -19,7 +19,7 @@ use super::made_up_time::{self, Standstill};
 
 /// What the wire does with one request.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub enum Act {
     /// Brings it to the store, and the answer back.
     Deliver,
     /// Nothing is sent; the caller sees a broken connection.
@@ -41,14 +41,14 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    pub(crate) const THROTTLE: Self = Self::Answer(400, "ProvisionedThroughputExceededException");
-    pub(crate) const SERVER_ERROR: Self = Self::Answer(500, "InternalServerError");
+    pub const THROTTLE: Self = Self::Answer(400, "ProvisionedThroughputExceededException");
+    pub const SERVER_ERROR: Self = Self::Answer(500, "InternalServerError");
 }
 
 /// One caller's wire; a clone is the same wire. Operations are called as DynamoDB calls them:
 /// `PutItem`, `UpdateItem` …
 #[derive(Clone, Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     state: Arc<Mutex<State>>,
     late: Arc<tokio::sync::Semaphore>,
     below: SharedHttpClient,
@@ -72,11 +72,11 @@ struct State {
 
 /// Where the process ends, without a word.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Death {
+pub struct Death {
     /// The request, counted from 1.
-    pub(crate) request: usize,
+    pub request: usize,
     /// Once the store has executed it, rather than before it is sent.
-    pub(crate) executed: bool,
+    pub executed: bool,
 }
 
 impl Default for Wire {
@@ -91,27 +91,27 @@ impl Default for Wire {
 
 impl Wire {
     /// Does this with the next request of the operation that has no instruction yet, once.
-    pub(crate) fn next(&self, operation: &'static str, act: Act) {
+    pub fn next(&self, operation: &'static str, act: Act) {
         self.state().once.entry(operation).or_default().push_back(act);
     }
 
     /// Does this with every request of the operation that [`next`](Self::next) says nothing of.
-    pub(crate) fn every(&self, operation: &'static str, act: Act) {
+    pub fn every(&self, operation: &'static str, act: Act) {
         self.state().rules.insert(operation, act);
     }
 
     /// Does this with every request of any operation, until [`up`](Self::up).
-    pub(crate) fn down(&self, act: Act) {
+    pub fn down(&self, act: Act) {
         self.state().down = Some(act);
     }
 
     /// Does this with every request about a part of an answer, until [`up`](Self::up).
-    pub(crate) fn parts(&self, act: Act) {
+    pub fn parts(&self, act: Act) {
         self.state().parts = Some(act);
     }
 
     /// Ends what [`down`](Self::down) and [`every`](Self::every) began.
-    pub(crate) fn up(&self) {
+    pub fn up(&self) {
         let mut state = self.state();
         state.down = None;
         state.parts = None;
@@ -119,12 +119,12 @@ impl Wire {
     }
 
     /// From now on, responses say a time that is `seconds` more.
-    pub(crate) fn shift_date(&self, seconds: i64) {
+    pub fn shift_date(&self, seconds: i64) {
         self.state().date_shift += seconds;
     }
 
     /// Ends this very process, at this request.
-    pub(crate) fn die_at(&self, death: Death) {
+    pub fn die_at(&self, death: Death) {
         self.state().dies = Some(death);
     }
 
@@ -138,39 +138,39 @@ impl Wire {
     }
 
     /// From now on, adds up the capacity units that the store says it has consumed.
-    pub(crate) fn measure(&self) {
+    pub fn measure(&self) {
         self.state().consumed = Some((0.0, 0.0));
     }
 
     /// The capacity units since [`measure`](Self::measure).
-    pub(crate) fn consumed(&self) -> f64 {
+    pub fn consumed(&self) -> f64 {
         let (reads, writes) = self.units();
         reads + writes
     }
 
     /// The read and the write units since [`measure`](Self::measure). Local engines report no units for a
     /// rejected write, so these are computed from the existing item, as DynamoDB does.
-    pub(crate) fn units(&self) -> (f64, f64) {
+    pub fn units(&self) -> (f64, f64) {
         self.state().consumed.expect("it is measured")
     }
 
     /// Responses carry no `Date`.
-    pub(crate) fn drop_date(&self) {
+    pub fn drop_date(&self) {
         self.state().no_date = true;
     }
 
     /// The operations of all requests in order, the lost ones and the SDK's retries too.
-    pub(crate) fn requests(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         self.state().sent.clone()
     }
 
     /// How many requests of one operation there were.
-    pub(crate) fn count(&self, operation: &str) -> usize {
+    pub fn count(&self, operation: &str) -> usize {
         self.state().sent.iter().filter(|sent| *sent == operation).count()
     }
 
     /// Waits until there were so many requests of one operation.
-    pub(crate) async fn sent(&self, operation: &str, requests: usize) {
+    pub async fn sent(&self, operation: &str, requests: usize) {
         let sent = async {
             while self.count(operation) < requests {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -185,17 +185,17 @@ impl Wire {
     }
 
     /// What the requests asked IAM for.
-    pub(crate) fn accesses(&self) -> BTreeSet<Access> {
+    pub fn accesses(&self) -> BTreeSet<Access> {
         self.state().accesses.clone()
     }
 
     /// Forgets the requests so far.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.state().sent.clear();
     }
 
     /// Waits until the store has executed `number` more of the [`Act::ArriveLate`] requests.
-    pub(crate) async fn late_arrivals(&self, number: u32) {
+    pub async fn late_arrivals(&self, number: u32) {
         let arrivals = patiently("late requests", self.late.acquire_many(number)).await;
         arrivals.expect("the wire is still there").forget();
     }

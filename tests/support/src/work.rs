@@ -13,24 +13,24 @@ use super::Gate;
 
 /// How often handlers ran; a clone is the same count.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Runs(Arc<AtomicU32>);
+pub struct Runs(Arc<AtomicU32>);
 
 impl Runs {
     /// Counts a run; the first is number 1.
-    pub(crate) fn add(&self) -> u32 {
+    pub fn add(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    pub(crate) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-pub(crate) type Charged = Result<Outcome<String>, RunError<Infallible>>;
+pub type Charged = Result<Outcome<String>, RunError<Infallible>>;
 
 /// Runs an operation whose answer names the run and the attempt, so that no two runs' answers are
 /// the same: `run 1, attempt 1`.
-pub(crate) async fn charge(operation: Call, runs: &Runs) -> Charged {
+pub async fn charge(operation: Call, runs: &Runs) -> Charged {
     operation
         .run_with_outcome(async |execution| {
             Ok(format!("run {}, attempt {}", runs.add(), execution.attempt()))
@@ -39,7 +39,7 @@ pub(crate) async fn charge(operation: Call, runs: &Runs) -> Charged {
 }
 
 /// As [`charge`], and the handler waits at the gate before it answers.
-pub(crate) async fn charge_held(operation: Call, runs: &Runs, gate: &Gate) -> Charged {
+pub async fn charge_held(operation: Call, runs: &Runs, gate: &Gate) -> Charged {
     operation
         .run_with_outcome(async |execution| {
             let run = runs.add();
@@ -50,15 +50,12 @@ pub(crate) async fn charge_held(operation: Call, runs: &Runs, gate: &Gate) -> Ch
 }
 
 /// Runs an operation whose handler fails with the number of its run.
-pub(crate) async fn decline(
-    operation: Call,
-    runs: &Runs,
-) -> Result<Outcome<String>, RunError<Declined>> {
+pub async fn decline(operation: Call, runs: &Runs) -> Result<Outcome<String>, RunError<Declined>> {
     operation.run_with_outcome(async |_| Err(Declined { run: runs.add() })).await
 }
 
 /// As [`decline`], for a call that keeps the error.
-pub(crate) async fn decline_kept(
+pub async fn decline_kept(
     call: Call<Unset, Declined>,
     runs: &Runs,
 ) -> Result<Outcome<String>, RunError<Declined>> {
@@ -67,12 +64,12 @@ pub(crate) async fn decline_kept(
 
 /// The handler's own error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Declined {
-    pub(crate) run: u32,
+pub struct Declined {
+    pub run: u32,
 }
 
 /// The handler's error that a call must have ended with.
-pub(crate) fn handlers<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> E {
+pub fn handlers<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> E {
     match result {
         Err(RunError::Handler(error)) => error,
         other => panic!("not an error of the handler's: {other:?}"),
@@ -80,21 +77,21 @@ pub(crate) fn handlers<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> E 
 }
 
 /// An answer of [`charge`] that was made just now.
-pub(crate) fn executed(run: u32, attempt: u32) -> Outcome<String> {
+pub fn executed(run: u32, attempt: u32) -> Outcome<String> {
     Outcome::Executed(format!("run {run}, attempt {attempt}"))
 }
 
 /// An answer of [`charge`] that was stored before.
-pub(crate) fn replayed(run: u32, attempt: u32) -> Outcome<String> {
+pub fn replayed(run: u32, attempt: u32) -> Outcome<String> {
     Outcome::Replayed(format!("run {run}, attempt {attempt}"))
 }
 
-pub(crate) fn is_in_progress<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> bool {
+pub fn is_in_progress<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> bool {
     matches!(kind(result), ErrorKind::InProgress { .. })
 }
 
 /// The crate's error that a call must have ended with.
-pub(crate) fn crates<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> Error {
+pub fn crates<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> Error {
     match result {
         Err(RunError::Idempotency(error)) => error,
         other => panic!("not an error of the crate's: {other:?}"),
@@ -102,30 +99,30 @@ pub(crate) fn crates<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> Erro
 }
 
 /// The kind of the crate's error that a call must have ended with.
-pub(crate) fn kind<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> ErrorKind {
+pub fn kind<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> ErrorKind {
     crates(result).kind()
 }
 
 /// The crate's error of a step whose work did not run.
-pub(crate) fn not_run<E: Debug>(error: RunError<E>) -> Error {
+pub fn not_run<E: Debug>(error: RunError<E>) -> Error {
     let error = error.into_handler().expect_err("the step did not run");
     assert!(!error.step_ran(), "{error:?}");
     error
 }
 
 /// The crate's error of a step whose work ran, and whose result is not stored.
-pub(crate) fn not_stored<E: Debug>(error: RunError<E>) -> Error {
+pub fn not_stored<E: Debug>(error: RunError<E>) -> Error {
     let error = error.into_handler().expect_err("the step ran");
     assert!(error.step_ran(), "{error:?}");
     error
 }
 
 /// The kind of the error that a commit must have ended with.
-pub(crate) fn commit_kind<T: Debug>(result: &Result<T, Error>) -> ErrorKind {
+pub fn commit_kind<T: Debug>(result: &Result<T, Error>) -> ErrorKind {
     result.as_ref().expect_err("the commit is refused").kind()
 }
 
 /// Stores answers as they are and in their records, up to what an item holds.
-pub(crate) fn in_record(policy: Policy) -> Policy {
+pub fn in_record(policy: Policy) -> Policy {
     policy.compression(Compression::Off).large_answers(LargeAnswers::InRecord)
 }

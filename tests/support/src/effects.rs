@@ -6,12 +6,12 @@ use super::Store;
 use super::raw::{self, Item, key, n};
 
 /// Adds one to the count of a row: twice, if it is applied twice.
-pub(crate) fn count(table: &str, row: &str) -> TransactWriteItem {
+pub fn count(table: &str, row: &str) -> TransactWriteItem {
     update(adding(table, row, 1))
 }
 
 /// Takes `amount` from a row that must hold as much.
-pub(crate) fn debit(table: &str, row: &str, amount: i64) -> TransactWriteItem {
+pub fn debit(table: &str, row: &str, amount: i64) -> TransactWriteItem {
     let debit = adding(table, row, -amount)
         .condition_expression("#count >= :amount")
         .expression_attribute_values(":amount", n(amount));
@@ -19,7 +19,7 @@ pub(crate) fn debit(table: &str, row: &str, amount: i64) -> TransactWriteItem {
 }
 
 /// Adds `amount` to a row.
-pub(crate) fn credit(table: &str, row: &str, amount: i64) -> TransactWriteItem {
+pub fn credit(table: &str, row: &str, amount: i64) -> TransactWriteItem {
     update(adding(table, row, amount))
 }
 
@@ -36,18 +36,18 @@ fn update(update: aws_sdk_dynamodb::types::builders::UpdateBuilder) -> TransactW
     TransactWriteItem::builder().update(update.build().expect("it is whole")).build()
 }
 
-pub(crate) fn put(table: &str, item: Item) -> TransactWriteItem {
+pub fn put(table: &str, item: Item) -> TransactWriteItem {
     let put = Put::builder().table_name(table).set_item(Some(item)).build();
     TransactWriteItem::builder().put(put.expect("it is whole")).build()
 }
 
-pub(crate) fn delete(table: &str, row: &str) -> TransactWriteItem {
+pub fn delete(table: &str, row: &str) -> TransactWriteItem {
     let delete = Delete::builder().table_name(table).set_key(Some(key(row))).build();
     TransactWriteItem::builder().delete(delete.expect("it is whole")).build()
 }
 
 /// The row must be there.
-pub(crate) fn check(table: &str, row: &str) -> TransactWriteItem {
+pub fn check(table: &str, row: &str) -> TransactWriteItem {
     let check = ConditionCheck::builder()
         .table_name(table)
         .set_key(Some(key(row)))
@@ -57,18 +57,18 @@ pub(crate) fn check(table: &str, row: &str) -> TransactWriteItem {
 }
 
 /// A row with a text in it.
-pub(crate) fn row(pk: &str, text: &str) -> Item {
+pub fn row(pk: &str, text: &str) -> Item {
     raw::with(key(pk), "text", raw::s(text))
 }
 
 impl Store {
     /// How often a row was counted.
-    pub(crate) async fn counted(&self, row: &str) -> i64 {
+    pub async fn counted(&self, row: &str) -> i64 {
         self.item(row).await.map_or(0, |item| raw::number(&item, "count"))
     }
 
     /// Makes a row that holds `amount`.
-    pub(crate) async fn deposit(&self, row: &str, amount: i64) {
+    pub async fn deposit(&self, row: &str, amount: i64) {
         self.put(raw::with(key(row), "count", n(amount))).await;
     }
 }

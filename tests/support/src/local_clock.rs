@@ -10,7 +10,7 @@ use super::made_up_time;
 
 /// The system's clock plus an offset; a clone is the same clock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LocalClock {
+pub struct LocalClock {
     /// In ms.
     ahead: Arc<AtomicI64>,
     stopped: Arc<OnceLock<SystemTime>>,
@@ -20,19 +20,19 @@ pub(crate) struct LocalClock {
 
 impl LocalClock {
     /// A clock that is `seconds` ahead, or behind if negative.
-    pub(crate) fn off_by(seconds: i64) -> Self {
+    pub fn off_by(seconds: i64) -> Self {
         let clock = Self::default();
         clock.advance(seconds);
         clock
     }
 
     /// Sets the wall clock: `seconds` forward, or back if negative.
-    pub(crate) fn advance(&self, seconds: i64) {
+    pub fn advance(&self, seconds: i64) {
         self.ahead.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
     /// Lets the monotonic clock alone go on by `seconds`.
-    pub(crate) fn live(&self, seconds: i64) {
+    pub fn live(&self, seconds: i64) {
         self.lived.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
@@ -42,13 +42,13 @@ impl LocalClock {
     }
 
     /// Stops the clock at the current time.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         let now = self.now();
         self.stopped.get_or_init(|| now);
     }
 
     /// This clock's time, `seconds` from now.
-    pub(crate) fn in_secs(&self, seconds: i64) -> SystemTime {
+    pub fn in_secs(&self, seconds: i64) -> SystemTime {
         shift(self.now(), seconds * 1000)
     }
 }

@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 /// What stands between the crate and `infra/`, whose tests hold both templates against it.
-pub(crate) static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
+pub static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../infra/contract.json")).expect("it is JSON")
 });
 
 /// The actions that a function's role is granted.
-pub(crate) static GRANTED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+pub static GRANTED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     serde_json::from_value(CONTRACT["actions"].clone()).expect("it is a list of names")
 });
 
@@ -20,11 +20,11 @@ const SET_UP: [&str; 3] = ["CreateTable", "DescribeTable", "UpdateTimeToLive"];
 
 /// One request, or the record's part in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Access {
+pub struct Access {
     /// As policies call it: `dynamodb:PutItem`.
-    pub(crate) action: String,
+    pub action: String,
     /// The value of the partition key, where the request is about one item.
-    pub(crate) leading_key: Option<String>,
+    pub leading_key: Option<String>,
 }
 
 impl Access {
@@ -48,7 +48,7 @@ impl Access {
     }
 
     /// Whether it is about a part of an answer.
-    pub(crate) fn is_part(&self) -> bool {
+    pub fn is_part(&self) -> bool {
         self.leading_key.as_ref().is_some_and(|key| key.contains("/%p/"))
     }
 

@@ -21,44 +21,45 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One caller's connection: its network, its clock, and whether its SDK retries.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Link {
-    pub(crate) wire: Wire,
-    pub(crate) clock: LocalClock,
+pub struct Link {
+    pub wire: Wire,
+    pub clock: LocalClock,
     /// Where it is not the SDK's own number.
     tries: Option<u32>,
 }
 
 impl Link {
     /// A connection whose SDK sends each request once.
-    pub(crate) fn without_retries() -> Self {
+    pub fn without_retries() -> Self {
         Self { tries: Some(1), ..Self::default() }
     }
 
     /// How often its SDK sends a request, at most.
-    pub(crate) fn tries(&self) -> u32 {
+    pub fn tries(&self) -> u32 {
         self.tries.unwrap_or(retries().max_attempts())
     }
 
     /// The same connection with another clock.
-    pub(crate) fn clock(self, clock: LocalClock) -> Self {
+    #[must_use]
+    pub fn clock(self, clock: LocalClock) -> Self {
         Self { clock, ..self }
     }
 
     /// A caller of the future: `seconds` have passed since the others' present.
-    pub(crate) fn later(seconds: i64) -> Self {
+    pub fn later(seconds: i64) -> Self {
         let link = Self::default();
         link.let_pass(seconds);
         link
     }
 
     /// Lets time pass on the caller's clocks and on the store's.
-    pub(crate) fn let_pass(&self, seconds: i64) {
+    pub fn let_pass(&self, seconds: i64) {
         self.clock.live(seconds);
         self.freeze(seconds);
     }
 
     /// Like [`let_pass`](Self::let_pass) on a frozen machine: the monotonic clock stops.
-    pub(crate) fn freeze(&self, seconds: i64) {
+    pub fn freeze(&self, seconds: i64) {
         self.clock.advance(seconds);
         self.wire.shift_date(seconds);
     }
@@ -66,27 +67,27 @@ impl Link {
 
 /// A separate table on the engine under test.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub struct Store {
     endpoint: String,
     table: String,
     schema: TableSchema,
     /// A connection that no test disturbs.
-    pub(crate) raw: Client,
+    pub raw: Client,
 }
 
 impl Store {
     /// Makes a table with the default schema. Time is [made up](super::made_up_time) from here on.
-    pub(crate) async fn open() -> Self {
+    pub async fn open() -> Self {
         Self::with_schema(TableSchema::default()).await
     }
 
     /// As [`open`](Self::open) for a test with other sockets than the store's, which take real time.
-    pub(crate) async fn open_in_real_time() -> Self {
+    pub async fn open_in_real_time() -> Self {
         Self::on_engine(TableSchema::default()).await.with_table().await
     }
 
     /// As [`open`](Self::open) with this schema, which [`builder`](Self::builder) then uses.
-    pub(crate) async fn with_schema(schema: TableSchema) -> Self {
+    pub async fn with_schema(schema: TableSchema) -> Self {
         Self::without_table(schema).await.with_table().await
     }
 
@@ -97,7 +98,7 @@ impl Store {
     }
 
     /// The engine, and the name of a table that does not exist.
-    pub(crate) async fn without_table(schema: TableSchema) -> Self {
+    pub async fn without_table(schema: TableSchema) -> Self {
         made_up_time::begin();
         Self::on_engine(schema).await
     }
@@ -112,38 +113,38 @@ impl Store {
     }
 
     /// A table that another process has made.
-    pub(crate) fn existing(endpoint: &str, table: &str) -> Self {
+    pub fn existing(endpoint: &str, table: &str) -> Self {
         let raw = client(endpoint, &Link::default());
         let (endpoint, table) = (endpoint.to_owned(), table.to_owned());
         Self { endpoint, table, schema: TableSchema::default(), raw }
     }
 
-    pub(crate) fn table(&self) -> &str {
+    pub fn table(&self) -> &str {
         &self.table
     }
 
-    pub(crate) fn endpoint(&self) -> &str {
+    pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
     /// A caller on a connection without faults, with the default policy.
-    pub(crate) fn idempotency(&self) -> Idempotency {
+    pub fn idempotency(&self) -> Idempotency {
         self.over(&Link::default())
     }
 
     /// A caller on this connection, with the default policy.
-    pub(crate) fn over(&self, link: &Link) -> Idempotency {
+    pub fn over(&self, link: &Link) -> Idempotency {
         self.builder(link).build().expect("the settings are right")
     }
 
     /// As [`builder`](Self::builder), of a process whose first request is still to come.
-    pub(crate) fn starting(&self, link: &Link) -> Builder {
+    pub fn starting(&self, link: &Link) -> Builder {
         self.builder(link).knows_time(false)
     }
 
     /// A caller on this connection, with choices, in a process that has heard of the store before; a busy
     /// machine may take its time.
-    pub(crate) fn builder(&self, link: &Link) -> Builder {
+    pub fn builder(&self, link: &Link) -> Builder {
         link.wire.grant_no_more();
         let clock = link.clock.clone();
         Idempotency::builder(self.client(link), &self.table)
@@ -154,51 +155,50 @@ impl Store {
     }
 
     /// An operator's tool on this connection, with permissions that functions do not have.
-    #[cfg(feature = "admin")]
-    pub(crate) fn tool(&self, link: &Link) -> Idempotency {
+    pub fn tool(&self, link: &Link) -> Idempotency {
         let builder = Idempotency::builder(self.client(link), &self.table);
         let builder = builder.schema(self.schema.clone()).request_timeout(PATIENCE);
         builder.build().expect("the settings are right")
     }
 
-    pub(crate) fn client(&self, link: &Link) -> Client {
+    pub fn client(&self, link: &Link) -> Client {
         client(&self.endpoint, link)
     }
 
     /// The raw item with this `pk`.
-    pub(crate) async fn item(&self, pk: &str) -> Option<Item> {
+    pub async fn item(&self, pk: &str) -> Option<Item> {
         self.item_at(key(pk)).await
     }
 
     /// The raw item with this whole key.
-    pub(crate) async fn item_at(&self, key: Item) -> Option<Item> {
+    pub async fn item_at(&self, key: Item) -> Option<Item> {
         let get = self.raw.get_item().table_name(&self.table).set_key(Some(key));
         get.consistent_read(true).send().await.expect("the store is there").item
     }
 
     /// The raw item with this `pk`, which must be there.
-    pub(crate) async fn record(&self, pk: &str) -> Item {
+    pub async fn record(&self, pk: &str) -> Item {
         self.item(pk).await.unwrap_or_else(|| panic!("there is no record {pk}"))
     }
 
     /// The state of the record with this `pk`, if there is one.
-    pub(crate) async fn status(&self, pk: &str) -> Option<String> {
+    pub async fn status(&self, pk: &str) -> Option<String> {
         self.item(pk).await.map(|item| super::raw::status(&item).to_owned())
     }
 
     /// Whether the record with this `pk` is RELEASED.
-    pub(crate) async fn is_released(&self, pk: &str) -> bool {
+    pub async fn is_released(&self, pk: &str) -> bool {
         self.status(pk).await.as_deref() == Some("RELEASED")
     }
 
     /// Writes a raw item, whatever was there.
-    pub(crate) async fn put(&self, item: Item) {
+    pub async fn put(&self, item: Item) {
         let put = self.raw.put_item().table_name(&self.table).set_item(Some(item));
         put.send().await.expect("the store is there");
     }
 
     /// Deletes the raw item with this `pk`.
-    pub(crate) async fn delete(&self, pk: &str) {
+    pub async fn delete(&self, pk: &str) {
         let delete = self.raw.delete_item().table_name(&self.table).set_key(Some(key(pk)));
         delete.send().await.expect("the store is there");
     }

@@ -30,7 +30,7 @@ fn begun() -> Option<Begun> {
 }
 
 /// From here on this test's time is made up, if it has one thread.
-pub(crate) fn begin() {
+pub fn begin() {
     let runtime = Handle::current();
     if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread && begun().is_none() {
         tokio::time::pause();
@@ -40,7 +40,7 @@ pub(crate) fn begin() {
 }
 
 /// From here on time passes as it does outside, for what comes to other sockets.
-pub(crate) fn end() {
+pub fn end() {
     if begun().is_some() {
         BEGUN.set(None);
         tokio::time::resume();
@@ -52,7 +52,7 @@ pub(crate) fn is_made_up() -> bool {
 }
 
 /// The wall clock of everybody whose clock is right.
-pub(crate) fn now() -> SystemTime {
+pub fn now() -> SystemTime {
     begun().map_or_else(SystemTime::now, |begun| begun.wall + begun.start.elapsed())
 }
 

@@ -15,24 +15,24 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
 /// Field names and values, as text.
-pub(crate) type Fields = BTreeMap<String, String>;
+pub type Fields = BTreeMap<String, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub struct Heard {
     /// The module that says it.
-    pub(crate) target: &'static str,
-    pub(crate) level: Level,
-    pub(crate) fields: Fields,
+    pub target: &'static str,
+    pub level: Level,
+    pub fields: Fields,
     /// The spans around it, the innermost first.
-    pub(crate) inside: Vec<u64>,
+    pub inside: Vec<u64>,
 }
 
 impl Heard {
-    pub(crate) fn message(&self) -> &str {
+    pub fn message(&self) -> &str {
         self.fields.get("message").map_or("", String::as_str)
     }
 
-    pub(crate) fn get(&self, field: &str) -> &str {
+    pub fn get(&self, field: &str) -> &str {
         self.fields.get(field).map_or("", String::as_str)
     }
 }
@@ -44,7 +44,8 @@ struct State {
 }
 
 /// Listens on the thread that it was made on, until it is dropped.
-pub(crate) struct Listener {
+#[allow(missing_debug_implementations, reason = "`LocalRecorderGuard` has no Debug")]
+pub struct Listener {
     state: Arc<Mutex<State>>,
     metrics: Snapshotter,
     _tracing: DefaultGuard,
@@ -52,7 +53,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         keep_interested();
         let state = Arc::<Mutex<State>>::default();
         let subscriber = Registry::default().with(Ears(Arc::clone(&state)));
@@ -71,22 +72,22 @@ impl Listener {
     }
 
     /// The fields of the crate's spans, in the order in which they began; with their ids.
-    pub(crate) fn spans(&self) -> Vec<(u64, Fields)> {
+    pub fn spans(&self) -> Vec<(u64, Fields)> {
         let state = self.state();
         let ours = state.spans.iter().filter(|(_, name, _)| *name == "idempotency");
         ours.map(|(id, _, fields)| (*id, fields.clone())).collect()
     }
 
-    pub(crate) fn events(&self) -> Vec<Heard> {
+    pub fn events(&self) -> Vec<Heard> {
         self.state().events.clone()
     }
 
-    pub(crate) fn logged(&self, message: &str) -> Vec<Heard> {
+    pub fn logged(&self, message: &str) -> Vec<Heard> {
         self.events().into_iter().filter(|event| event.message() == message).collect()
     }
 
     /// All that the crate has emitted since the last call, in any form.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let metrics = self.metrics();
         let mut state = self.state();
         let is_ours = |target: &str| target.starts_with("dynamodb_idempotency");
@@ -97,7 +98,7 @@ impl Listener {
     }
 
     /// The metrics since the last time.
-    pub(crate) fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         for (key, _, _, value) in self.metrics.snapshot().into_vec() {
             let (_, key) = key.into_parts();
@@ -128,10 +129,10 @@ fn keep_interested() {
 
 /// Metrics by name and labels: `name{label=value}`.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    pub(crate) counts: BTreeMap<String, u64>,
+pub struct Metrics {
+    pub counts: BTreeMap<String, u64>,
     /// Histograms.
-    pub(crate) sums: BTreeMap<String, f64>,
+    pub sums: BTreeMap<String, f64>,
 }
 
 struct Ears(Arc<Mutex<State>>);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 /// An error whose `Display` panics.
 #[derive(Debug)]
-pub(crate) struct PanickingError;
+pub struct PanickingError;
 
 impl fmt::Display for PanickingError {
     fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,7 +18,7 @@ impl std::error::Error for PanickingError {}
 
 /// An error whose destructor panics.
 #[derive(Debug)]
-pub(crate) struct ErrorPanicsWhenDropped;
+pub struct ErrorPanicsWhenDropped;
 
 impl fmt::Display for ErrorPanicsWhenDropped {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,14 +35,15 @@ impl Drop for ErrorPanicsWhenDropped {
 }
 
 /// A future that returns at once or never, and whose destructor panics.
-pub(crate) struct PanicsWhenDropped<T>(Option<T>);
+#[derive(Debug)]
+pub struct PanicsWhenDropped<T>(Option<T>);
 
 impl<T> PanicsWhenDropped<T> {
-    pub(crate) const fn returns(value: T) -> Self {
+    pub const fn returns(value: T) -> Self {
         Self(Some(value))
     }
 
-    pub(crate) const fn hangs() -> Self {
+    pub const fn hangs() -> Self {
         Self(None)
     }
 }
