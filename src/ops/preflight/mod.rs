@@ -180,14 +180,10 @@ async fn check_scope(table: &Table, key: &RecordKey, owner: OwnerId) -> Result<F
              if the policy limits them (DynamoDB says: {says})"
         )));
     }
-    Ok(match failed {
-        Some(error) => {
-            let detail = format!("the {subject} of table `{table}` cannot be checked now: {error}");
-            Finding::warning(subject, detail)
-        }
-        None => {
-            let detail = format!("records of `{scope}` may be read and written");
-            Finding::ok(subject, detail)
-        }
-    })
+    if let Some(error) = failed {
+        let detail = format!("the {subject} of table `{table}` cannot be checked now: {error}");
+        return Ok(Finding::warning(subject, detail));
+    }
+    let detail = format!("records of `{scope}` may be read and written");
+    Ok(Finding::ok(subject, detail))
 }
