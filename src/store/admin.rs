@@ -77,13 +77,18 @@ impl Table {
         (status, prefix): (Option<Status>, Option<&str>),
         after: Option<Item>,
     ) -> Reply<Result<ScanPage, Error>> {
-        let (mut filter, mut keys, mut bound) = (Vec::new(), Vec::new(), Bound::default());
+        let (mut filter, mut keys) = (Vec::new(), Vec::new());
+        let (mut names, mut values) = (HashMap::new(), Item::new());
+        let mut bind = |placeholder: &str, name: &str, value: &str| {
+            names.insert(format!("#{placeholder}"), name.to_owned());
+            values.insert(format!(":{placeholder}"), AttributeValue::S(value.to_owned()));
+        };
         if let Some(status) = status {
-            bound.bind("status", self.schema.name(Attribute::Status), status.as_str());
+            bind("status", self.schema.name(Attribute::Status), status.as_str());
             filter.push("#status = :status");
         }
         if let Some(prefix) = prefix {
-            bound.bind("key", self.schema.key_name(), prefix);
+            bind("key", self.schema.key_name(), prefix);
             let terms = if self.schema.partition().is_some() { &mut keys } else { &mut filter };
             terms.push("begins_with(#key, :key)");
         }
@@ -99,8 +104,8 @@ impl Table {
                 .total_segments(parts.cast_signed())
                 .set_exclusive_start_key(after)
                 .set_filter_expression(all_of(&filter))
-                .set_expression_attribute_names(bound.names)
-                .set_expression_attribute_values(bound.values)
+                .set_expression_attribute_names((!names.is_empty()).then_some(names))
+                .set_expression_attribute_values((!values.is_empty()).then_some(values))
                 .return_consumed_capacity(ReturnConsumedCapacity::Total);
             let read = request.send().map_ok(|it| {
                 page(it.items, it.last_evaluated_key, it.scanned_count, it.consumed_capacity)
@@ -110,15 +115,15 @@ impl Table {
         if part > 0 {
             return Reply::new(Ok(ScanPage::default()), None);
         }
-        bound.bind("partition", name, value);
+        bind("partition", name, value);
         keys.push("#partition = :partition");
         let request = self.client.query().table_name(&self.name);
         let request = request
-            .set_key_condition_expression(all_of(&keys))
+            .key_condition_expression(keys.join(" AND "))
             .set_exclusive_start_key(after)
             .set_filter_expression(all_of(&filter))
-            .set_expression_attribute_names(bound.names)
-            .set_expression_attribute_values(bound.values)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(Some(values))
             .return_consumed_capacity(ReturnConsumedCapacity::Total);
         let read = request.send().map_ok(|it| {
             page(it.items, it.last_evaluated_key, it.scanned_count, it.consumed_capacity)
@@ -146,21 +151,7 @@ impl Table {
     }
 }
 
+/// DynamoDB rejects an empty expression.
 fn all_of(terms: &[&str]) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(" AND "))
-}
-
-/// The names and values of expressions. DynamoDB rejects empty maps.
-#[derive(Default)]
-struct Bound {
-    names: Option<HashMap<String, String>>,
-    values: Option<Item>,
-}
-
-impl Bound {
-    fn bind(&mut self, placeholder: &str, name: &str, value: &str) {
-        let (name, value) = (name.to_owned(), AttributeValue::S(value.to_owned()));
-        self.names.get_or_insert_default().insert(format!("#{placeholder}"), name);
-        self.values.get_or_insert_default().insert(format!(":{placeholder}"), value);
-    }
 }

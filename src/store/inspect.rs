@@ -15,7 +15,7 @@ use crate::store::record::{self, OwnerId};
 use crate::store::schema::Attribute;
 
 /// The result of a test request.
-pub(crate) type Inspection<T> = Result<T, Obstacle>;
+pub(super) type Inspection<T> = Result<T, Obstacle>;
 
 /// Why a test request has no result.
 #[derive(Debug)]
