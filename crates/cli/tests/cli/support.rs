@@ -201,12 +201,15 @@ impl Store {
                 let mut store = TcpStream::connect(&below).await.expect("the store is there");
                 let change = change.clone();
                 tokio::spawn(async move {
-                    let (mut request, mut response) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+                    let mut request = vec![0; 64 * 1024];
                     while let Ok(bytes @ 1..) = caller.read(&mut request).await {
                         let request = &request[..bytes];
                         store.write_all(request).await.expect("the store is there");
-                        let answered = store.read(&mut response).await.expect("it answers");
-                        let response = response[..answered].to_vec();
+                        let mut response = Vec::new();
+                        while !is_whole(&response) {
+                            let bytes = store.read_buf(&mut response).await;
+                            assert!(bytes.expect("it answers") > 0, "the response is cut off");
+                        }
                         let Some(response) = change(&String::from_utf8_lossy(request), response)
                         else {
                             return;
@@ -259,6 +262,15 @@ impl Store {
         assert_eq!(ended.code, 0, "{ended:?}");
         ended.json()
     }
+}
+
+/// Whether an HTTP response has arrived up to the end of its body.
+fn is_whole(response: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(response).to_ascii_lowercase();
+    let Some((head, _)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.expect("a length").parse().expect("a number");
+    response.len() >= head.len() + 4 + length
 }
 
 /// How the program ended.
