@@ -1,15 +1,15 @@
 //! Requests to the table that only tools send.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 
-use aws_sdk_dynamodb::types::{
-    AttributeValue, ConsumedCapacity, ContinuousBackupsDescription, ReturnConsumedCapacity,
-    TableDescription, TimeToLiveDescription,
-};
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::types::{AttributeValue, ConsumedCapacity, ReturnConsumedCapacity};
 use futures_util::TryFutureExt;
 
 use super::expression::{Change, Expression};
-use super::inspect::Inspection;
+use super::inspect::Obstacle;
+use super::request_error::DynamoError;
 use super::{Consistency, Reply, Table, WriteResult};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
@@ -76,110 +76,82 @@ impl Table {
         (part, parts): (u32, u32),
         (status, prefix): (Option<Status>, Option<&str>),
         after: Option<Item>,
-    ) -> Reply<Inspection<ScanPage>> {
-        let (mut filter, mut keys, mut bound) = (Vec::new(), Vec::new(), Bound::default());
+    ) -> Reply<Result<ScanPage, Error>> {
+        let (mut filter, mut keys) = (Vec::new(), Vec::new());
+        let (mut names, mut values) = (HashMap::new(), Item::new());
+        let mut bind = |placeholder: &str, name: &str, value: &str| {
+            names.insert(format!("#{placeholder}"), name.to_owned());
+            values.insert(format!(":{placeholder}"), AttributeValue::S(value.to_owned()));
+        };
         if let Some(status) = status {
-            bound.bind("status", self.schema.name(Attribute::Status), status.as_str());
+            bind("status", self.schema.name(Attribute::Status), status.as_str());
             filter.push("#status = :status");
         }
         if let Some(prefix) = prefix {
-            bound.bind("key", self.schema.key_name(), prefix);
+            bind("key", self.schema.key_name(), prefix);
             let terms = if self.schema.partition().is_some() { &mut keys } else { &mut filter };
             terms.push("begins_with(#key, :key)");
         }
+        let page = |items: Option<_>, next, scanned: i32, consumed: Option<ConsumedCapacity>| {
+            let units = consumed.and_then(|consumed| consumed.capacity_units);
+            let (items, consumed) = (items.unwrap_or_default(), units.unwrap_or(0.0));
+            ScanPage { items, next, scanned: scanned.try_into().unwrap_or(0), consumed }
+        };
         let Some((name, value)) = self.schema.partition() else {
-            let request = self
-                .client
-                .scan()
-                .table_name(&self.name)
+            let request = self.client.scan().table_name(&self.name);
+            let request = request
                 .segment(part.cast_signed())
                 .total_segments(parts.cast_signed())
                 .set_exclusive_start_key(after)
                 .set_filter_expression(all_of(&filter))
-                .set_expression_attribute_names(bound.names)
-                .set_expression_attribute_values(bound.values)
+                .set_expression_attribute_names((!names.is_empty()).then_some(names))
+                .set_expression_attribute_values((!values.is_empty()).then_some(values))
                 .return_consumed_capacity(ReturnConsumedCapacity::Total);
-            let read = request.send().map_ok(|read| {
-                let consumed = read.consumed_capacity;
-                page(read.items, read.last_evaluated_key, read.scanned_count, consumed)
+            let read = request.send().map_ok(|it| {
+                page(it.items, it.last_evaluated_key, it.scanned_count, it.consumed_capacity)
             });
-            return self.inspect(Box::pin(read)).await;
+            return self.read_page("dynamodb:Scan", Box::pin(read)).await;
         };
         if part > 0 {
             return Reply::new(Ok(ScanPage::default()), None);
         }
-        bound.bind("partition", name, value);
+        bind("partition", name, value);
         keys.push("#partition = :partition");
-        let request = self
-            .client
-            .query()
-            .table_name(&self.name)
-            .set_key_condition_expression(all_of(&keys))
+        let request = self.client.query().table_name(&self.name);
+        let request = request
+            .key_condition_expression(keys.join(" AND "))
             .set_exclusive_start_key(after)
             .set_filter_expression(all_of(&filter))
-            .set_expression_attribute_names(bound.names)
-            .set_expression_attribute_values(bound.values)
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(Some(values))
             .return_consumed_capacity(ReturnConsumedCapacity::Total);
-        let read = request.send().map_ok(|read| {
-            let consumed = read.consumed_capacity;
-            page(read.items, read.last_evaluated_key, read.scanned_count, consumed)
+        let read = request.send().map_ok(|it| {
+            page(it.items, it.last_evaluated_key, it.scanned_count, it.consumed_capacity)
         });
-        self.inspect(Box::pin(read)).await
+        self.read_page("dynamodb:Query", Box::pin(read)).await
     }
 
-    /// The permission that [`scan`](Self::scan) needs.
-    pub(crate) fn scan_action(&self) -> &'static str {
-        if self.schema.partition().is_some() { "dynamodb:Query" } else { "dynamodb:Scan" }
-    }
-
-    pub(crate) async fn describe(&self) -> Inspection<TableDescription> {
-        let request = self.client.describe_table().table_name(&self.name).send();
-        let described = self.inspect(Box::pin(request)).await.outcome?.table;
-        Ok(described.unwrap_or_else(|| TableDescription::builder().build()))
-    }
-
-    pub(crate) async fn describe_ttl(&self) -> Inspection<Option<TimeToLiveDescription>> {
-        let request = self.client.describe_time_to_live().table_name(&self.name).send();
-        Ok(self.inspect(Box::pin(request)).await.outcome?.time_to_live_description)
-    }
-
-    pub(crate) async fn describe_backups(
+    /// Sends a request of a scan. The error of a denied request names the action to allow.
+    async fn read_page<E: Into<DynamoError>>(
         &self,
-    ) -> Inspection<Option<ContinuousBackupsDescription>> {
-        let request = self.client.describe_continuous_backups().table_name(&self.name).send();
-        Ok(self.inspect(Box::pin(request)).await.outcome?.continuous_backups_description)
+        action: &str,
+        request: Pin<Box<impl Future<Output = Result<ScanPage, SdkError<E>>>>>,
+    ) -> Reply<Result<ScanPage, Error>> {
+        let reply = self.inspect(request).await;
+        let outcome = reply.outcome.map_err(|obstacle| match obstacle {
+            Obstacle::Denied(message) => {
+                let table = &self.name;
+                let message =
+                    format!("grant {action} on table `{table}` (DynamoDB says: {message})");
+                Error::new(ErrorKind::Configuration, message)
+            }
+            Obstacle::Failed(error) | Obstacle::General(error) => error,
+        });
+        Reply::new(outcome, reply.time)
     }
 }
 
-fn page(
-    items: Option<Vec<Item>>,
-    next: Option<Item>,
-    scanned: i32,
-    consumed: Option<ConsumedCapacity>,
-) -> ScanPage {
-    ScanPage {
-        items: items.unwrap_or_default(),
-        next,
-        scanned: scanned.try_into().unwrap_or(0),
-        consumed: consumed.and_then(|consumed| consumed.capacity_units).unwrap_or(0.0),
-    }
-}
-
+/// DynamoDB rejects an empty expression.
 fn all_of(terms: &[&str]) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(" AND "))
-}
-
-/// The names and values of expressions. DynamoDB rejects empty maps.
-#[derive(Default)]
-struct Bound {
-    names: Option<HashMap<String, String>>,
-    values: Option<Item>,
-}
-
-impl Bound {
-    fn bind(&mut self, placeholder: &str, name: &str, value: &str) {
-        let (name, value) = (name.to_owned(), AttributeValue::S(value.to_owned()));
-        self.names.get_or_insert_default().insert(format!("#{placeholder}"), name);
-        self.values.get_or_insert_default().insert(format!(":{placeholder}"), value);
-    }
 }

@@ -9,11 +9,10 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::Table;
-use super::inspect::keys_of;
 use super::request_error::{DynamoError, RequestError};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::store::schema::Attribute;
+use crate::store::schema::{Attribute, TableSchema};
 
 /// The time limit for a new table to become active.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
@@ -53,7 +52,7 @@ impl Table {
             let table = table.unwrap_or_else(|| TableDescription::builder().build());
             // A table that existed before may belong to another application, so it is not changed.
             let (name, keys) = (&self.name, keys_of(&table));
-            if keys != self.expected_keys() {
+            if keys != expected_keys(&self.schema) {
                 let message = format!(
                     "table `{name}` exists, but its keys are not those of the TableSchema: {keys}"
                 );
@@ -97,9 +96,31 @@ impl Table {
         }
     }
 
-    fn explained<E: Into<DynamoError>>(&self, error: SdkError<E>) -> Error {
+    /// Returns the error of a request that was sent without a time limit of the crate.
+    pub(crate) fn explained<E: Into<DynamoError>>(&self, error: SdkError<E>) -> Error {
         RequestError::new(error, true).explain(&self.name)
     }
+}
+
+/// Describes the keys of a table.
+fn keys_of(table: &TableDescription) -> String {
+    let kind_of = |name: &str| {
+        let mut definitions = table.attribute_definitions().iter();
+        let definition = definitions.find(|definition| definition.attribute_name() == name);
+        definition.map_or("?", |definition| definition.attribute_type().as_str())
+    };
+    let keys = table.key_schema().iter().map(|key| {
+        let name = key.attribute_name();
+        format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
+    });
+    keys.collect::<Vec<_>>().join(" and ")
+}
+
+/// Describes the keys of the schema, in the format of [`keys_of`].
+fn expected_keys(schema: &TableSchema) -> String {
+    let keys = schema.key_names().zip(["HASH", "RANGE"]);
+    let keys = keys.map(|(name, key_type)| format!("`{name}` ({key_type}, S)"));
+    keys.collect::<Vec<_>>().join(" and ")
 }
 
 fn incomplete(source: aws_sdk_dynamodb::error::BuildError) -> Error {

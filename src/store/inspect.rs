@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::types::{AttributeValue, TableDescription};
+use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::expression::{Change, Expression};
 use super::request_error::{DynamoError, RequestError};
@@ -15,41 +15,19 @@ use crate::store::record::{self, OwnerId};
 use crate::store::schema::Attribute;
 
 /// The result of a test request.
-pub(crate) type Inspection<T> = Result<T, Obstacle>;
+pub(super) type Inspection<T> = Result<T, Obstacle>;
 
 /// Why a test request has no result.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     /// DynamoDB denied the request, with this message.
     Denied(String),
-    /// Another error. Its kind is [`ErrorKind::Configuration`] if the table is missing or has other
-    /// keys, or if the credentials are missing.
+    /// DynamoDB rejected this request for another reason, for example because it throttles.
     Failed(Error),
-    /// No response.
-    NoResponse(Error),
-}
-
-impl Obstacle {
-    /// Whether every other request to the table would meet it too.
-    pub(crate) fn is_general(&self) -> bool {
-        match self {
-            Self::NoResponse(_) => true,
-            Self::Failed(error) => error.kind() == ErrorKind::Configuration,
-            Self::Denied(_) => false,
-        }
-    }
-
-    /// Returns the error. A denied request becomes one that names the action to allow.
-    pub(crate) fn into_error(self, table: &str, action: &str) -> Error {
-        match self {
-            Self::Denied(message) => {
-                let message =
-                    format!("grant {action} on table `{table}` (DynamoDB says: {message})");
-                Error::new(ErrorKind::Configuration, message)
-            }
-            Self::Failed(error) | Self::NoResponse(error) => error,
-        }
-    }
+    /// Every request to the table would fail: [`ErrorKind::Unavailable`] if DynamoDB does not
+    /// respond, [`ErrorKind::Configuration`] if the table is missing or has other keys, or if the
+    /// credentials are missing.
+    General(Error),
 }
 
 /// A request of calls that needs its own permission.
@@ -118,13 +96,6 @@ impl Table {
         }
     }
 
-    /// Describes the schema's keys, in the format of [`keys_of`].
-    pub(crate) fn expected_keys(&self) -> String {
-        let keys = self.schema.key_names().zip(["HASH", "RANGE"]);
-        let keys = keys.map(|(name, key_type)| format!("`{name}` ({key_type}, S)"));
-        keys.collect::<Vec<_>>().join(" and ")
-    }
-
     /// Sends a test request.
     pub(super) async fn inspect<T, E: Into<DynamoError>>(
         &self,
@@ -135,26 +106,17 @@ impl Table {
     }
 
     fn obstacle(&self, error: RequestError) -> Obstacle {
-        match error {
-            RequestError::NotExecuted(error) if error.code() == Some("AccessDeniedException") => {
-                Obstacle::Denied(error.message().unwrap_or("no detail").to_owned())
-            }
-            error if error.is_unknown() => Obstacle::NoResponse(error.explain(&self.name)),
-            error => Obstacle::Failed(error.explain(&self.name)),
+        if let RequestError::NotExecuted(error) = &error
+            && error.code() == Some("AccessDeniedException")
+        {
+            return Obstacle::Denied(error.message().unwrap_or("no detail").to_owned());
+        }
+        let is_unknown = error.is_unknown();
+        let error = error.explain(&self.name);
+        if is_unknown || error.kind() == ErrorKind::Configuration {
+            Obstacle::General(error)
+        } else {
+            Obstacle::Failed(error)
         }
     }
-}
-
-/// Describes the keys of a table.
-pub(crate) fn keys_of(table: &TableDescription) -> String {
-    let kind_of = |name: &str| {
-        let mut definitions = table.attribute_definitions().iter();
-        let definition = definitions.find(|definition| definition.attribute_name() == name);
-        definition.map_or("?", |definition| definition.attribute_type().as_str())
-    };
-    let keys = table.key_schema().iter().map(|key| {
-        let name = key.attribute_name();
-        format!("`{name}` ({}, {})", key.key_type().as_str(), kind_of(name))
-    });
-    keys.collect::<Vec<_>>().join(" and ")
 }

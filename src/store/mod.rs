@@ -47,9 +47,7 @@ use crate::store::key::RecordKey;
 use crate::store::schema::TableSchema;
 
 pub(crate) use self::expression::Expression;
-#[cfg(feature = "admin")]
-pub(crate) use self::inspect::keys_of;
-pub(crate) use self::inspect::{Access, Inspection, Obstacle};
+pub(crate) use self::inspect::{Access, Obstacle};
 pub(crate) use self::observer::{Snapshot, observable};
 #[cfg(feature = "admin")]
 pub use self::sweep::Expired;

@@ -165,11 +165,15 @@ impl TableSchema {
     }
 
     /// The attributes that make up the table's key; the partition key is first.
-    pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
+    #[doc(hidden)]
+    pub fn key_names(&self) -> impl Iterator<Item = &str> {
         self.partition().map(|(name, _)| name).into_iter().chain([self.key_name()])
     }
 
-    pub(crate) fn name(&self, attribute: Attribute) -> &str {
+    /// The name of an attribute in the table.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn name(&self, attribute: Attribute) -> &str {
         &self.names[attribute as usize]
     }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::ops::admin::StoredRecord;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{self, Header, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{self, Item, OwnRecord, Record, State, random_owner};
 use crate::store::schema::Attribute;
 use crate::store::{Consistency, Table};
 
@@ -268,33 +268,28 @@ impl<'a> SandboxRecord<'a> {
         admin.record(&self.scope, &self.key, KeyForm::Verbatim).await
     }
 
+    /// Writes the record of another caller.
     async fn write(&self, state: State, response: Option<AttributeValue>) -> Result<(), Error> {
-        let (own_record, now) = (self.own_record().await?, self.now());
+        let invalid = |message| Error::new(ErrorKind::InvalidInput, message);
+        let named = self.fingerprint.clone().map_err(invalid)?;
+        let (key, now, schema) = (self.record_key()?, self.now(), &self.table().schema);
+        let found = self.item().await?.map(|item| Record::decode(schema, item)).transpose()?;
+        let (attempt, created_at, kept) = match found {
+            Some(Record { header, fingerprint, .. }) => {
+                (header.attempt, header.created_at, Some(fingerprint))
+            }
+            None => (1, now, None),
+        };
+        let fingerprint = match (named, kept) {
+            (None, Some(kept)) => kept,
+            (named, _) => named.unwrap_or_else(|| Fingerprint::builder().finish()).to_store(),
+        };
+        let own_record =
+            OwnRecord { key, owner: random_owner()?, attempt, fingerprint, created_at };
         let lease_expires_at = state.lease_expires_at();
         let completed_at = lease_expires_at.is_none().then_some(now);
         let expires_at = lease_expires_at.unwrap_or(now).plus(RETENTION).seconds_up();
-        let schema = &self.table().schema;
         self.put(own_record.item(schema, state, completed_at, expires_at, response)).await
-    }
-
-    /// Returns the record of another caller.
-    async fn own_record(&self) -> Result<OwnRecord, Error> {
-        let invalid = |message| Error::new(ErrorKind::InvalidInput, message);
-        let named = self.fingerprint.clone().map_err(invalid)?;
-        let key = self.record_key()?;
-        let decode = |item| Record::decode(&self.table().schema, item);
-        let found = self.item().await?.map(decode).transpose()?;
-        let request = named.unwrap_or_else(|| Fingerprint::builder().finish()).to_store();
-        let owner = random_owner()?;
-        Ok(match found {
-            None => {
-                OwnRecord { key, owner, attempt: 1, fingerprint: request, created_at: self.now() }
-            }
-            Some(Record { header: Header { attempt, created_at, .. }, fingerprint, .. }) => {
-                let fingerprint = if named.is_some() { request } else { fingerprint };
-                OwnRecord { key, owner, attempt, fingerprint, created_at }
-            }
-        })
     }
 
     async fn item(&self) -> Result<Option<Item>, Error> {

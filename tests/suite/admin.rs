@@ -1,14 +1,10 @@
 //! What tools do: they see records as they are, and delete what was seen or nothing.
 
-use std::time::Duration;
-
 use dynamodb_idempotency::admin::{
     Danger, Released, Select, StoredAnswer, StoredRecord, StoredState,
 };
 use dynamodb_idempotency::policy::KeyForm;
-use dynamodb_idempotency::{
-    Attribute, ErrorKind, Finding, Idempotency, Scope, Severity, TableSchema,
-};
+use dynamodb_idempotency::{ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, map, n, s, with};
 use crate::support::{Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed};
@@ -234,80 +230,6 @@ async fn a_scan_that_is_denied_names_the_action() {
         let error = idempotency.admin().page(0, 1, Select::All, None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
         assert!(error.to_string().contains(&format!("grant dynamodb:{operation}")), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn the_doctor_tells_a_clock_that_is_wrong() {
-    let store = Store::open().await;
-    for (seconds, word) in [(600, "ahead of"), (-600, "behind")] {
-        let idempotency = store.tool(&Link::default().clock(LocalClock::off_by(seconds)));
-        let findings = idempotency.admin().doctor(&[]).await.unwrap();
-        let clock = findings.iter().find(|finding| finding.subject == "clock").unwrap();
-        assert_eq!(clock.severity, Severity::Warning);
-        assert!(clock.detail.contains(word), "{clock}");
-    }
-    let findings = store.tool(&Link::default()).admin().doctor(&[]).await.unwrap();
-    let clock = findings.iter().find(|finding| finding.subject == "clock").unwrap();
-    assert_eq!(clock.severity, Severity::Ok);
-}
-
-#[tokio::test]
-async fn the_doctor_writes_nothing() {
-    let (store, link) = (Store::open().await, Link::default());
-    let scopes = [Scope::new("charge")];
-    store.tool(&link).admin().doctor(&scopes).await.unwrap();
-    let scan = store.raw.scan().table_name(store.table()).send().await.unwrap();
-    assert_eq!(scan.items(), []);
-}
-
-#[tokio::test]
-async fn a_silent_store_is_an_error_among_the_doctors_findings() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    link.wire.down(Act::LoseRequest);
-    let scopes = [Scope::new("charge")];
-    let builder = Idempotency::builder(store.client(&link), store.table());
-    let idempotency = builder.request_timeout(Duration::from_secs(1)).build().unwrap();
-    let findings = idempotency.admin().doctor(&scopes).await.unwrap();
-    let [finding] = &findings[..] else { panic!("one: {findings:?}") };
-    assert_eq!((&*finding.subject, finding.severity), ("connection", Severity::Error));
-    assert!(finding.detail.contains("the request was lost"), "{finding}");
-}
-
-async fn finding(idempotency: &Idempotency, subject: &str) -> Finding {
-    let findings = idempotency.admin().doctor(&[Scope::new("charge")]).await.unwrap();
-    findings.into_iter().find(|finding| finding.subject == subject).expect("a finding")
-}
-
-#[tokio::test]
-async fn the_doctor_reports_a_time_to_live_on_another_attribute() {
-    let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
-    let store = Store::with_schema(schema).await;
-    let idempotency = Idempotency::new(store.client(&Link::default()), store.table());
-    let finding = finding(&idempotency, "time to live").await;
-    assert_eq!(finding.severity, Severity::Warning);
-    assert!(finding.detail.contains("on for `ttl`"), "{finding}");
-    assert!(finding.fix.as_ref().unwrap().contains("`expires_at`"), "{finding}");
-}
-
-#[tokio::test]
-async fn the_doctor_names_the_action_to_grant_for_what_it_may_not_describe() {
-    let store = Store::open().await;
-    for (operation, subject) in [("DescribeTable", "table"), ("DescribeTimeToLive", "time to live")]
-    {
-        for (act, words) in [
-            (Act::Answer(400, "AccessDeniedException"), format!("grant dynamodb:{operation}")),
-            (Act::THROTTLE, "cannot be checked now".to_owned()),
-        ] {
-            let link = Link::default();
-            link.wire.every(operation, act);
-            let idempotency = store.tool(&link);
-            let described = finding(&idempotency, subject).await;
-            assert_eq!(described.severity, Severity::Warning);
-            assert!(described.to_string().contains(&words), "{described}");
-            let records = finding(&idempotency, "records of charge").await;
-            assert_eq!(records.severity, Severity::Ok, "{records}");
-        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dynamodb_idempotency::Idempotency;
-use dynamodb_idempotency::admin::TableSize;
 use serde_json::json;
 
 use crate::args::Scan;
+use crate::describe::{self, Undescribed};
 use crate::failure::Failure;
 use crate::output;
 use crate::words::{count, span};
@@ -18,6 +18,32 @@ const DOLLARS_PER_MILLION_UNITS: f64 = 0.125;
 
 /// A scan that takes longer prints its estimate even without `--estimate`.
 const LONG: Duration = Duration::from_secs(60);
+
+/// The size of a table, which DynamoDB updates about every six hours.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TableSize {
+    pub(crate) items: u64,
+    bytes: u64,
+}
+
+impl TableSize {
+    pub(crate) async fn of(idempotency: &Idempotency) -> Result<Self, Failure> {
+        let table = describe::table(idempotency).await.map_err(|missing| match missing {
+            Undescribed::Denied(message) => Failure::Other(format!(
+                "grant dynamodb:DescribeTable on table `{}` (DynamoDB says: {message})",
+                idempotency.admin().table_name()
+            )),
+            Undescribed::Failed(error) => error.into(),
+        })?;
+        let count = |count: Option<i64>| count.and_then(|it| it.try_into().ok()).unwrap_or(0);
+        Ok(Self { items: count(table.item_count), bytes: count(table.table_size_bytes) })
+    }
+
+    /// The read units of a complete scan: half a unit for each 4 KB.
+    const fn read_units(self) -> u64 {
+        self.bytes.div_ceil(8 * 1024)
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
@@ -66,7 +92,7 @@ pub(crate) async fn run(
     options: &Scan,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let size = idempotency.admin().approximate_size().await?;
+    let size = TableSize::of(idempotency).await?;
     let estimate = Estimate::of(size, options.max_units);
     if json {
         output::document(json!({

@@ -3,6 +3,7 @@
 mod args;
 mod audit;
 mod connect;
+mod describe;
 mod doctor;
 mod estimate;
 mod failure;
@@ -111,7 +112,7 @@ async fn on_table(
             Ok(ExitCode::SUCCESS)
         }
         Command::Doctor { scopes, tenant, strict } => {
-            doctor::run(admin, &tenant.scopes(&scopes)?, strict, json).await
+            doctor::run(idempotency, &tenant.scopes(&scopes)?, strict, json).await
         }
         Command::Show { key } => show::run(admin, &Name::of(key)?, hints, json).await,
         Command::Stuck { scan, .. }

@@ -4,13 +4,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dynamodb_idempotency::admin::{Admin, Page, Select};
+use dynamodb_idempotency::admin::{Page, Select};
 use dynamodb_idempotency::{Error, Idempotency};
 use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Scan;
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, TableSize};
 use crate::failure::Failure;
 use crate::output;
 use crate::resume::Resume;
@@ -119,7 +119,7 @@ pub(crate) async fn scan_after(
     let scope = options.scope()?;
     let admin = idempotency.admin();
     let admin = scope.as_ref().map_or(admin, |scope| admin.within(scope));
-    let bar = begin(admin, options).await;
+    let bar = begin(idempotency, options).await;
     let resume = options.resume.clone().unwrap_or_else(|| Resume::of(options.parts));
     let parts = resume.parts;
     let beginnings = resume.rest.clone();
@@ -166,9 +166,9 @@ pub(crate) async fn scan_after(
 }
 
 /// Prints the estimate of a long scan and shows a progress bar on a terminal.
-async fn begin(admin: Admin<'_>, options: &Scan) -> ProgressBar {
+async fn begin(idempotency: &Idempotency, options: &Scan) -> ProgressBar {
     // Without the permission to describe the table, only a count is shown.
-    let size = admin.approximate_size().await.unwrap_or_default();
+    let size = TableSize::of(idempotency).await.unwrap_or_default();
     let estimate = Estimate::of(size, options.max_units);
     if estimate.is_long() {
         output::note(format_args!("reading all of it takes {estimate}"));

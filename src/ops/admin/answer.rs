@@ -61,9 +61,7 @@ impl StoredAnswer {
             Err(Manifest { parts, bytes, .. }) => Self::InParts { parts, bytes: bytes as u64 },
         }
     }
-}
 
-impl StoredAnswer {
     /// Reads the result of a step.
     pub(super) fn of_step(name: &str, step: &StoredStep, coder: Coder<'_>) -> Self {
         match (step, step.json(name, coder)) {

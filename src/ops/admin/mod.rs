@@ -1,4 +1,4 @@
-//! Operator tools: records as plain data, scans, releases of keys, and checks of a deployment.
+//! Operator tools: records as plain data, scans, releases of keys, and checks of permissions.
 //!
 //! The command line in `crates/cli/` is built on this module. Reading is strict: an item that is not a
 //! record of a layout that this version knows is an error, and is never overwritten.
@@ -23,7 +23,6 @@
 //! ```
 
 mod answer;
-mod doctor;
 mod json;
 mod record;
 mod release;
@@ -33,13 +32,20 @@ mod sweep;
 pub use self::answer::StoredAnswer;
 pub use self::record::{Danger, StoredRecord, StoredState};
 pub use self::release::Released;
-pub use self::scan::{Page, Select, TableSize, Unreadable};
+pub use self::scan::{Page, Select, Unreadable};
 pub use crate::store::Expired;
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::SdkError;
 
 use crate::error::Error;
 use crate::idempotency::Idempotency;
+use crate::ops::preflight::check_scopes;
+use crate::ops::preflight::finding::Finding;
 use crate::run::core::Core;
 use crate::store::key::{KeyForm, RecordKey, Scope};
+use crate::store::schema::TableSchema;
 use crate::store::{Consistency, Table};
 
 impl Idempotency {
@@ -47,8 +53,7 @@ impl Idempotency {
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
-    /// let admin = idempotency.admin();
-    /// assert_eq!(admin.approximate_size().await?.items, 0);
+    /// assert_eq!(idempotency.admin().table_name(), "idempotency");
     /// # Ok(()) });
     /// ```
     #[must_use]
@@ -83,7 +88,7 @@ pub struct Admin<'a> {
     scope: Option<&'a Scope>,
 }
 
-impl Admin<'_> {
+impl<'a> Admin<'a> {
     /// Reads the record of a key and its answer; `None` if it does not exist.
     ///
     /// The read is strongly consistent, and includes the parts of the answer.
@@ -122,7 +127,85 @@ impl Admin<'_> {
         Ok(Some(record))
     }
 
-    fn table(&self) -> &Table {
+    /// Tries the requests that calls of these scopes send. Nothing is written.
+    ///
+    /// [`preflight`](crate::Idempotency::preflight) does the same, and returns errors among the
+    /// findings as one error.
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// use dynamodb_idempotency::{Scope, Severity};
+    ///
+    /// let findings = idempotency.admin().permissions(&[Scope::new("payments")]).await?;
+    /// assert_eq!(findings[0].severity, Severity::Ok);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Configuration`](crate::ErrorKind::Configuration) if the table or the credentials are
+    /// missing, if the table has other keys, or if a scope has no name;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if DynamoDB does not respond.
+    pub async fn permissions(&self, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
+        check_scopes(self.table(), scopes).await
+    }
+
+    /// Returns how far DynamoDB's clock is ahead of this machine's, in ms, by its responses so far;
+    /// and the difference that is tolerated.
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// idempotency.warm().await?;
+    /// let (offset_ms, tolerance) = idempotency.admin().clock_offset();
+    /// assert!(u128::from(offset_ms.unsigned_abs()) <= tolerance.as_millis());
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn clock_offset(&self) -> (i64, Duration) {
+        (self.table().clock.offset(), self.core.clock_tolerance)
+    }
+
+    /// Returns the error of a request to the table that a tool has sent itself.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::ErrorKind;
+    ///
+    /// let failed = sandbox.client().describe_table().table_name("orders").send().await;
+    /// let error = idempotency.admin().explain(failed.unwrap_err());
+    /// assert_eq!(error.kind(), ErrorKind::Configuration);
+    /// # Ok(()) });
+    /// ```
+    pub fn explain(&self, error: SdkError<impl Into<aws_sdk_dynamodb::Error>>) -> Error {
+        self.table().explained(error)
+    }
+
+    /// Returns the name of the table.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// assert_eq!(idempotency.admin().table_name(), sandbox.table());
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn table_name(&self) -> &'a str {
+        &self.table().name
+    }
+
+    /// Returns the schema of the table.
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// use dynamodb_idempotency::TableSchema;
+    ///
+    /// assert_eq!(*idempotency.admin().schema(), TableSchema::default());
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn schema(&self) -> &'a TableSchema {
+        &self.table().schema
+    }
+
+    fn table(&self) -> &'a Table {
         &self.core.table
     }
 }

@@ -150,6 +150,10 @@ impl StoredRecord {
         let coder = core.coding.of(&record_key);
         let finished_at = header.completed_at.map(Timestamp::to_system);
         let answer = answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
+        let result = |(name, step): (String, _)| {
+            let result = StoredAnswer::of_step(&name, &step, coder);
+            (name, result)
+        };
         Ok(Self {
             scope: record_key.scope().to_owned(),
             key: record_key.key().to_owned(),
@@ -169,13 +173,7 @@ impl StoredRecord {
             fingerprint: fingerprint.encode().to_vec(),
             created_at: header.created_at.to_system(),
             expires_at: Timestamp::from_millis(header.expires_at.saturating_mul(1000)).to_system(),
-            steps: steps.map(|steps| {
-                let result = |(name, step): (String, _)| {
-                    let result = StoredAnswer::of_step(&name, &step, coder);
-                    (name, result)
-                };
-                steps.into_iter().map(result).collect()
-            }),
+            steps: steps.map(|steps| steps.into_iter().map(result).collect()),
             seen_at: seen_at.to_system(),
             record_key,
             version: header.version(),

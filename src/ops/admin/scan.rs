@@ -107,37 +107,6 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-/// The size of a table, which DynamoDB updates about every six hours.
-///
-/// ```
-/// # doc_examples::run(async |_, idempotency| {
-/// let size = idempotency.admin().approximate_size().await?;
-/// assert_eq!((size.items, size.bytes, size.read_units()), (0, 0, 0));
-/// # Ok(()) });
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TableSize {
-    /// The number of its items.
-    pub items: u64,
-    /// Their size in bytes.
-    pub bytes: u64,
-}
-
-impl TableSize {
-    /// Returns the read units of a complete scan: half a unit for each 4 KB.
-    ///
-    /// ```
-    /// use dynamodb_idempotency::admin::TableSize;
-    ///
-    /// assert_eq!(TableSize::default().read_units(), 0);
-    /// ```
-    #[must_use]
-    pub const fn read_units(self) -> u64 {
-        self.bytes.div_ceil(8 * 1024)
-    }
-}
-
 /// Encodes the position after this key as text.
 fn position_after(key: &Item) -> String {
     // The key attributes of the schema are strings.
@@ -178,28 +147,6 @@ impl<'a> Admin<'a> {
     #[must_use]
     pub fn within(self, scope: &'a Scope) -> Self {
         Self { scope: Some(scope), ..self }
-    }
-
-    /// Returns the size of the table, to estimate the cost of a scan.
-    ///
-    /// ```
-    /// # doc_examples::run(async |_, idempotency| {
-    /// assert_eq!(idempotency.admin().approximate_size().await?.items, 0);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// The same as for [`page`](Self::page), with `dynamodb:DescribeTable` instead of the scan.
-    pub async fn approximate_size(&self) -> Result<TableSize, Error> {
-        let table = self.table();
-        let described = table.describe().await;
-        let description = described
-            .map_err(|obstacle| obstacle.into_error(&table.name, "dynamodb:DescribeTable"))?;
-        let count = |count: Option<i64>| count.and_then(|it| it.try_into().ok()).unwrap_or(0);
-        Ok(TableSize {
-            items: count(description.item_count),
-            bytes: count(description.table_size_bytes),
-        })
     }
 
     /// Reads one page, of up to 1 MB, of part `part` of `parts` of the table.
@@ -248,9 +195,7 @@ impl<'a> Admin<'a> {
         let after = after.map(key_at_position).transpose()?;
         let reply = table.scan((part, parts), (status, prefix), after).await;
         let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
-        let read = reply
-            .outcome
-            .map_err(|obstacle| obstacle.into_error(&table.name, table.scan_action()))?;
+        let read = reply.outcome?;
         let mut page = Page {
             next: read.next.as_ref().map(position_after),
             scanned: read.scanned,

@@ -71,20 +71,25 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         let (subject, detail) = (subject.into(), detail.into());
         Self { subject, severity: Severity::Ok, detail, fix: None }
     }
 
-    pub(crate) fn warning(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn warning(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::ok(subject, detail) }
     }
 
-    pub(crate) fn error(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn error(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { severity: Severity::Error, ..Self::ok(subject, detail) }
     }
 
-    pub(crate) fn fix(self, fix: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
 }

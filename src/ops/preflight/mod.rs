@@ -1,6 +1,6 @@
-//! Checks a deployment at the start of a process, and opens the connection. `doctor` of the command
-//! line uses the checks too. Both send item requests only, because DynamoDB allows an account ten
-//! `DescribeTimeToLive` requests per second, and a deployment can start a thousand processes at once.
+//! Checks a deployment at the start of a process, and opens the connection. It sends item requests
+//! only, because DynamoDB allows an account ten `DescribeTimeToLive` requests per second, and a
+//! deployment can start a thousand processes at once.
 
 pub(crate) mod finding;
 
@@ -13,10 +13,10 @@ use crate::policy::Outage;
 use crate::run::kill_switch::DISABLED_ENV;
 use crate::store::key::{PartName, RecordKey, Scope};
 use crate::store::record::{OwnerId, random_owner};
-use crate::store::{Access, Inspection, Obstacle, Table};
+use crate::store::{Access, Obstacle, Table};
 
 /// The scope of a read without the scope of an operation.
-pub(crate) const OWN_SCOPE: &str = "preflight";
+const OWN_SCOPE: &str = "preflight";
 
 impl Idempotency {
     /// Checks the table and the permissions, and opens the connection.
@@ -66,18 +66,17 @@ impl Idempotency {
             return Ok(vec![finding]);
         }
         let scopes: Vec<_> = scopes.into_iter().map(Into::into).collect();
-        let mut checks = Checks::new(&core.table);
-        checks.records(&scopes).await?;
-        let Checks { mut findings, no_response, .. } = checks;
-        if let Some(error) = no_response {
-            if core.policy.outage != Outage::Open {
-                return Err(error);
+        let findings = match check_scopes(&core.table, &scopes).await {
+            Err(error)
+                if error.kind() == ErrorKind::Unavailable && core.policy.outage == Outage::Open =>
+            {
+                vec![
+                    Finding::warning("connection", error.in_full())
+                        .fix("handlers run without protection until DynamoDB responds again"),
+                ]
             }
-            findings.push(
-                Finding::warning("connection", error.in_full())
-                    .fix("handlers run without protection until DynamoDB responds again"),
-            );
-        }
+            checked => checked?,
+        };
         let reported = |severity| {
             let reported = findings.iter().filter(|finding| finding.severity == severity);
             reported.map(Finding::to_string).collect::<Vec<_>>().join("; ")
@@ -115,149 +114,76 @@ impl Idempotency {
     /// [`ErrorKind::Configuration`] if the credentials, the region or the table are missing, or if
     /// the table has other keys; [`ErrorKind::Unavailable`] if DynamoDB does not respond.
     pub async fn warm(&self) -> Result<(), Error> {
-        let table = &self.core.table;
         if self.core.is_disabled {
             return Ok(());
         }
-        let key = RecordKey::probe(&Scope::new(OWN_SCOPE))?;
-        match table.try_read(&key).await {
-            Err(obstacle) if obstacle.is_general() => {
-                Err(obstacle.into_error(&table.name, Access::Get.action()))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
+        read_own_key(&self.core.table).await
     }
 }
 
-/// The checks of one table and their findings.
-pub(crate) struct Checks<'a> {
-    pub(crate) table: &'a Table,
-    pub(crate) findings: Vec<Finding>,
-    /// DynamoDB did not respond, so further checks are skipped.
-    pub(crate) no_response: Option<Error>,
+/// Tries the requests that calls of these scopes send, all of them concurrently. Nothing is written.
+///
+/// # Errors
+/// The error that every request to the table meets; [`ErrorKind::Configuration`] or
+/// [`ErrorKind::InvalidInput`] if a scope has no name.
+pub(crate) async fn check_scopes(table: &Table, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
+    if scopes.is_empty() {
+        read_own_key(table).await?;
+        let finding = Finding::warning("records", "no scope is named, so no permission is checked")
+            .fix("name the scopes of your operations (on the command line: --scope)");
+        return Ok(vec![finding]);
+    }
+    let owner = random_owner()?;
+    let keys = scopes.iter().map(RecordKey::probe).collect::<Result<Vec<_>, _>>()?;
+    let checks = keys.iter().map(|key| check_scope(table, key, owner));
+    future::join_all(checks).await.into_iter().collect()
 }
 
-/// The accesses that were tried, described in words, and the responses.
-type AccessResults = (&'static str, Vec<(Access, Inspection<()>)>);
+/// Reads a key that no record can have. Without the scope of an operation, a missing permission
+/// proves nothing.
+async fn read_own_key(table: &Table) -> Result<(), Error> {
+    match table.try_read(&RecordKey::probe(&Scope::new(OWN_SCOPE))?).await {
+        Err(Obstacle::General(error)) => Err(error),
+        Ok(()) | Err(Obstacle::Denied(_) | Obstacle::Failed(_)) => Ok(()),
+    }
+}
 
 /// Tries all accesses to the records of a scope and to the parts of its large answers, whose leading
-/// keys differ. Sends all requests concurrently, with an owner that no call has.
-async fn probe(table: &Table, key: &RecordKey, owner: OwnerId) -> Vec<AccessResults> {
+/// keys differ. No call has this owner.
+async fn check_scope(table: &Table, key: &RecordKey, owner: OwnerId) -> Result<Finding, Error> {
     let part = key.part(&PartName { owner, digest: &[], number: 0 }, table.schema.max_key_bytes());
-    let of_parts = part.iter().map(|part| ("parts of answers", &Access::OF_PARTS[..], part));
-    let all = std::iter::once(("records", &Access::ALL[..], key)).chain(of_parts);
-    let probes = all.map(async |(what, accesses, key)| {
-        let tried = accesses
-            .iter()
-            .map(async |&access| (access, table.try_access(access, key, &owner).await));
-        (what, future::join_all(tried).await)
+    let records = Access::ALL.iter().map(|access| ("records", access, key));
+    let parts = part.iter().flat_map(|part| {
+        Access::OF_PARTS.iter().map(move |access| ("parts of answers", access, part))
     });
-    future::join_all(probes).await
-}
-
-impl<'a> Checks<'a> {
-    pub(crate) fn new(table: &'a Table) -> Self {
-        Self { table, findings: Vec::new(), no_response: None }
-    }
-
-    /// Tries the requests that calls of these scopes send.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Configuration`] if a scope has no name.
-    pub(crate) async fn records(&mut self, scopes: &[Scope]) -> Result<(), Error> {
-        if scopes.is_empty() {
-            return self.table_alone().await;
+    let tries = records.chain(parts).map(async |(what, &access, key)| {
+        (what, access.action(), table.try_access(access, key, &owner).await)
+    });
+    let (mut denied, mut failed) = (Vec::new(), None);
+    for (what, action, result) in future::join_all(tries).await {
+        match result {
+            Ok(()) => {}
+            Err(Obstacle::Denied(message)) => denied.push((what, action, message)),
+            Err(Obstacle::Failed(error)) => failed = Some(error),
+            Err(Obstacle::General(error)) => return Err(error),
         }
-        let (table, owner) = (self.table, random_owner()?);
-        let keys = scopes.iter().map(RecordKey::probe).collect::<Result<Vec<_>, _>>()?;
-        let tried = future::join_all(keys.iter().map(|key| probe(table, key, owner))).await;
-        for (scope, tried) in scopes.iter().zip(tried) {
-            if !self.may_use(scope, tried) {
-                break;
-            }
-        }
-        Ok(())
     }
-
-    /// Without a scope, one read detects a missing table or other keys, but checks no permissions.
-    async fn table_alone(&mut self) -> Result<(), Error> {
-        const SUBJECT: &str = "records";
-        let result = self.table.try_read(&RecordKey::probe(&Scope::new(OWN_SCOPE))?).await;
-        if result.as_ref().is_err_and(Obstacle::is_general) {
-            self.response(SUBJECT, Access::Get.action(), result);
-            return Ok(());
-        }
-        self.findings.push(
-            Finding::warning(SUBJECT, "no scope is named, so no permission is checked")
-                .fix("name the scopes of your operations (on the command line: --scope)"),
-        );
-        Ok(())
+    let (table, scope) = (&table.name, key.scope());
+    let subject = format!("records of {scope}");
+    if let Some((what, _, says)) = denied.first() {
+        let actions = denied.iter().filter(|(of, ..)| of == what).map(|(_, action, _)| *action);
+        let actions = actions.collect::<Vec<_>>().join(", ");
+        let detail =
+            format!("the role is not allowed {actions} on {what} of `{scope}` in table `{table}`");
+        return Ok(Finding::error(subject, detail).fix(format!(
+            "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
+             if the policy limits them (DynamoDB says: {says})"
+        )));
     }
-
-    /// Evaluates the accesses to a scope. Returns `false` if the other scopes would have the same
-    /// finding.
-    fn may_use(&mut self, scope: &Scope, tried: Vec<AccessResults>) -> bool {
-        let (table, scope) = (self.table.name.clone(), scope.as_str());
-        let subject = format!("records of {scope}");
-        for (what, results) in tried {
-            let (mut denied, mut words, mut is_whole) = (Vec::new(), String::new(), true);
-            for (access, result) in results {
-                if let Err(Obstacle::Denied(message)) = result {
-                    denied.push(access.action());
-                    words = message;
-                    continue;
-                }
-                let is_general = result.as_ref().is_err_and(Obstacle::is_general);
-                is_whole &= self.response(&subject, access.action(), result).is_some();
-                if is_general {
-                    return false;
-                }
-            }
-            if !denied.is_empty() {
-                let actions = denied.join(", ");
-                let detail = format!(
-                    "the role is not allowed {actions} on {what} of `{scope}` in table `{table}`"
-                );
-                self.findings.push(Finding::error(subject, detail).fix(format!(
-                    "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
-                     if the policy limits them (DynamoDB says: {words})"
-                )));
-                return true;
-            }
-            if !is_whole {
-                return true;
-            }
-        }
-        let detail = format!("records of `{scope}` may be read and written");
-        self.findings.push(Finding::ok(subject, detail));
-        true
+    if let Some(error) = failed {
+        let detail = format!("the {subject} of table `{table}` cannot be checked now: {error}");
+        return Ok(Finding::warning(subject, detail));
     }
-
-    /// Returns the response. Anything else becomes a finding, or is recorded as no response.
-    pub(crate) fn response<T>(
-        &mut self,
-        subject: &str,
-        action: &str,
-        result: Inspection<T>,
-    ) -> Option<T> {
-        let table = &self.table.name;
-        let unchecked = format!("the {subject} of table `{table}` cannot be checked");
-        let finding = match result {
-            Ok(seen) => return Some(seen),
-            Err(Obstacle::NoResponse(error)) => {
-                self.no_response = Some(error);
-                return None;
-            }
-            Err(Obstacle::Denied(message)) => Finding::warning(subject, unchecked)
-                .fix(format!("grant {action} on the table (DynamoDB says: {message})")),
-            Err(Obstacle::Failed(error)) if error.kind() == ErrorKind::Configuration => {
-                Finding::error(subject, error.to_string())
-            }
-            Err(Obstacle::Failed(error)) => {
-                Finding::warning(subject, format!("{unchecked} now: {error}"))
-            }
-        };
-        self.findings.push(finding);
-        None
-    }
+    let detail = format!("records of `{scope}` may be read and written");
+    Ok(Finding::ok(subject, detail))
 }

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ProvisionedThroughput,
     ScalarAttributeType,
 };
-use dynamodb_idempotency::TableSchema;
+use dynamodb_idempotency::{Attribute, TableSchema};
 use serde_json::{Value, json};
 
 use crate::support::{Store, s};
@@ -84,9 +84,74 @@ async fn no_table_is_an_error_for_pipelines() {
 #[tokio::test]
 async fn an_unreachable_endpoint_fails_a_pipeline() {
     let store = Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
-    let sick = store.run(&["--json", "doctor"]).await;
+    let sick = store.run(&["--json", "doctor", "--scope", "payments"]).await;
     assert_eq!(sick.code, 1, "{sick:?}");
-    assert_eq!(of(&sick.json(), "connection")["severity"], "error");
+    let findings = sick.json();
+    assert_eq!(findings["findings"].as_array().map(Vec::len), Some(1), "{findings}");
+    let connection = of(&findings, "connection");
+    assert_eq!(connection["severity"], "error");
+    // With its causes.
+    assert!(connection["detail"].as_str().unwrap().contains("refused"), "{connection}");
+}
+
+/// The table is described, and requests for records fail.
+#[tokio::test]
+async fn a_store_that_fails_is_an_error_after_the_settings() {
+    let store = Store::open().await;
+    let failing = store.failing("GetItem", 500, "InternalServerError").await;
+    let sick = failing.run(&["--json", "doctor", "--scope", "payments"]).await;
+    assert_eq!(sick.code, 1, "{sick:?}");
+    for (subject, severity) in [("keys", "ok"), ("billing", "ok"), ("connection", "error")] {
+        assert_eq!(of(&sick.json(), subject)["severity"], severity, "{sick:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_wrong_is_a_warning() {
+    let store = Store::open().await;
+    for (seconds, words) in [(600, "s behind DynamoDB's"), (-600, "s ahead of DynamoDB's")] {
+        let findings = store.ahead(seconds).await.json(&["doctor"]).await;
+        let clock = of(&findings, "clock");
+        assert_eq!(clock["severity"], "warning", "{clock}");
+        assert!(clock["detail"].as_str().unwrap().contains(words), "{clock}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_to_live_on_another_attribute_is_a_warning() {
+    let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    let store = Store::with_schema(schema).await;
+    let findings = store.json(&["doctor"]).await;
+    let ttl = of(&findings, "time to live");
+    assert_eq!(ttl["severity"], "warning", "{ttl}");
+    assert!(ttl["detail"].as_str().unwrap().contains("on for `ttl`"), "{ttl}");
+    assert!(ttl["fix"].as_str().unwrap().contains("`expires_at`"), "{ttl}");
+    let right = store.json(&["doctor", "--attribute", "expires_at=ttl"]).await;
+    assert_eq!(of(&right, "time to live")["severity"], "ok", "{right}");
+}
+
+#[tokio::test]
+async fn a_description_that_is_missing_is_a_warning_and_names_the_action() {
+    let store = Store::open().await;
+    for (operation, subject) in [
+        ("DescribeTable", "table"),
+        ("DescribeTimeToLive", "time to live"),
+        ("DescribeContinuousBackups", "backups"),
+    ] {
+        let grant = format!("grant dynamodb:{operation}");
+        for (status, error, words) in [
+            (400, "AccessDeniedException", grant.as_str()),
+            (400, "ThrottlingException", "cannot be checked now"),
+            (500, "InternalServerError", "cannot be checked now"),
+        ] {
+            let failing = store.failing(operation, status, error).await;
+            let findings = failing.json(&["doctor", "--scope", "payments"]).await;
+            let described = of(&findings, subject);
+            assert_eq!(described["severity"], "warning", "{described}");
+            assert!(described.to_string().contains(words), "{described}");
+            assert_eq!(of(&findings, "records of payments")["severity"], "ok", "{findings}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -172,6 +172,18 @@ async fn the_cost_of_a_scan_is_shown_before_it_starts() {
     }
 }
 
+/// A scan itself does not need the description.
+#[tokio::test]
+async fn an_estimate_that_may_not_describe_the_table_names_the_action() {
+    let denying = filled().await.failing("DescribeTable", 400, "AccessDeniedException").await;
+    let ended = denying.run(&["stats", "--estimate"]).await;
+    assert!(ended.error(1).contains("grant dynamodb:DescribeTable on table"), "{ended:?}");
+    let scanned = denying.run(&["stats"]).await;
+    assert_eq!(scanned.code, 0, "{scanned:?}");
+    let missing = Store::without_table().await.run(&["stats", "--estimate"]).await;
+    assert!(missing.error(1).contains("create it"), "{missing:?}");
+}
+
 #[tokio::test]
 async fn a_hash_of_the_logs_leads_to_its_record() {
     let store = filled().await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_dynamodb::primitives::Blob;
+use aws_sdk_dynamodb::primitives::{Blob, DateTime, DateTimeFormat};
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
@@ -154,24 +154,67 @@ impl Store {
         between
     }
 
-    /// The same table by a way on which no response to an update comes back.
+    /// The same table through a proxy that does not return the response to an update.
     pub(crate) async fn losing_responses_to_updates(&self) -> Self {
+        let is_update = |request: &str| request.contains(".UpdateItem");
+        self.through(move |request, response| (!is_update(request)).then_some(response)).await
+    }
+
+    /// The same table through a proxy that answers requests of this operation with an error.
+    pub(crate) async fn failing(&self, operation: &str, status: u16, error: &str) -> Self {
+        let (operation, body) = (format!(".{operation}"), format!(r#"{{"__type":"{error}"}}"#));
+        let length = body.len();
+        let failed = format!(
+            "HTTP/1.1 {status} Failed\r\ncontent-type: application/x-amz-json-1.0\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        self.through(move |request, response| {
+            Some(if request.contains(&operation) { failed.clone().into() } else { response })
+        })
+        .await
+    }
+
+    /// The same table through a proxy whose responses are from a clock that is `seconds` ahead.
+    pub(crate) async fn ahead(&self, seconds: i64) -> Self {
+        let date = DateTime::from_secs(now() / 1000 + seconds);
+        let date = date.fmt(DateTimeFormat::HttpDate).expect("a date");
+        self.through(move |_, mut response| {
+            let at = response.windows(6).position(|name| name.eq_ignore_ascii_case(b"date: "));
+            let at = at.expect("a response has a date") + 6;
+            response[at..at + date.len()].copy_from_slice(date.as_bytes());
+            Some(response)
+        })
+        .await
+    }
+
+    /// The same table through a proxy that returns what `change` makes of a request's response. For
+    /// `None` it closes the connection.
+    async fn through(
+        &self,
+        change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>> + Clone + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
         let below = self.endpoint.trim_start_matches("http://").to_owned();
         tokio::spawn(async move {
             while let Ok((mut caller, _)) = listener.accept().await {
                 let mut store = TcpStream::connect(&below).await.expect("the store is there");
+                let change = change.clone();
                 tokio::spawn(async move {
-                    let (mut request, mut response) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+                    let mut request = vec![0; 64 * 1024];
                     while let Ok(bytes @ 1..) = caller.read(&mut request).await {
                         let request = &request[..bytes];
                         store.write_all(request).await.expect("the store is there");
-                        let answered = store.read(&mut response).await.expect("it answers");
-                        if String::from_utf8_lossy(request).contains(".UpdateItem") {
-                            return;
+                        let mut response = Vec::new();
+                        while !is_whole(&response) {
+                            let bytes = store.read_buf(&mut response).await;
+                            assert!(bytes.expect("it answers") > 0, "the response is cut off");
                         }
-                        caller.write_all(&response[..answered]).await.expect("it listens");
+                        let Some(response) = change(&String::from_utf8_lossy(request), response)
+                        else {
+                            return;
+                        };
+                        caller.write_all(&response).await.expect("it listens");
                     }
                 });
             }
@@ -219,6 +262,15 @@ impl Store {
         assert_eq!(ended.code, 0, "{ended:?}");
         ended.json()
     }
+}
+
+/// Whether an HTTP response has arrived up to the end of its body.
+fn is_whole(response: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(response).to_ascii_lowercase();
+    let Some((head, _)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.expect("a length").parse().expect("a number");
+    response.len() >= head.len() + 4 + length
 }
 
 /// How the program ended.
