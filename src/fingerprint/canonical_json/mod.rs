@@ -194,7 +194,8 @@ impl Writer<'_> {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let mut length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         // Most numbers need no parser.
-        if !matches!(rest[0], b'1'..=b'9') || rest.get(length).is_some_and(is_part) {
+        let is_plain = length == 1 || (length > 1 && rest[0] != b'0');
+        if !is_plain || rest.get(length).is_some_and(is_part) {
             length = rest.iter().take_while(|byte| is_part(byte)).count();
             serde_json::from_slice::<IgnoredAny>(&rest[..length]).ok()?;
         }
