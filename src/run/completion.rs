@@ -15,9 +15,8 @@ use crate::run::call::{CallContext, End};
 use crate::run::driver::{Session, SessionKind, report_unstorable};
 use crate::run::errors::{commit_unknown, lease_lost, outcome_unknown};
 use crate::run::execution::{Execution, Inner};
-use crate::run::placement::{PartsPlan, Place};
 use crate::signals::Ending;
-use crate::store::record::{ONE_BYTE, Record};
+use crate::store::record::{Header, Record, completed_header};
 
 /// Whether a handler's answer was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,28 +84,29 @@ impl Execution {
     /// Places the answer, or the reason why it cannot be stored. Also returns until when its parts are kept,
     /// in epoch seconds, if it has any.
     async fn place(&self, answer: Answer, until: Deadline) -> (Stored, Option<i64>) {
-        let Inner { core, own_record, .. } = &*self.inner;
+        let Inner { core, call, .. } = &*self.inner;
         // While DynamoDB's time is not known, no part can be written.
         let stamp = core.table.clock.moment().stamp();
         let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
-        let (owner, time) = (own_record.owner, self.time_for_parts(until));
-        let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
-        let place = Place { parts, ..self.place_in_record() };
-        let stored = core.place_answer(answer, place).await.unwrap_or_else(|unstorable| {
-            self.report_unstorable(&unstorable.to_string());
-            unstorable.replacement()
-        });
+        let time = in_parts.map(|_| self.time_for_parts(until));
+        let mut record = self.completed_header();
+        record.expires_at = in_parts.unwrap_or(record.expires_at);
+        let stored = match core.place_answer(answer, call, &record, time).await {
+            Ok((stored, _)) => stored,
+            Err(unstorable) => {
+                self.report_unstorable(&unstorable.to_string());
+                unstorable.replacement()
+            }
+        };
         let in_parts = in_parts.filter(|_| matches!(stored, Stored::Parts(_)));
         (stored, in_parts)
     }
 
-    /// The place of an answer that must lie in the record.
-    pub(crate) fn place_in_record(&self) -> Place<'_> {
-        let Inner { core, call, own_record, .. } = &*self.inner;
+    /// An estimate of the record once it is completed, to compute its size.
+    pub(crate) fn completed_header(&self) -> Header {
+        let Inner { core, me, attempt, .. } = &*self.inner;
         let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
-        let rest =
-            own_record.completed_bytes(&core.table.schema, completed_at, expires_at, ONE_BYTE);
-        Place { key: &call.key, policy: &call.policy, rest, parts: None }
+        completed_header(*me, *attempt, completed_at, expires_at)
     }
 
     /// How long writing parts may take: half of the time that is left, and of a lease that is not renewed.
@@ -158,8 +158,7 @@ impl Execution {
     pub(crate) async fn own_answer(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
-        let record =
-            session.last.take().filter(|record| record.header.owner == self.inner.own_record.owner);
+        let record = session.last.take().filter(|record| record.header.owner == self.inner.me);
         match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
             None => unread(session.take_error()),

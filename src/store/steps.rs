@@ -8,7 +8,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::expression::{Change, Expression};
 use super::{Reply, Table, WriteResult};
 use crate::protocol::{Condition, Term};
-use crate::store::record::OwnRecord;
+use crate::store::key::RecordKey;
+use crate::store::record::OwnerId;
 use crate::store::schema::Attribute;
 
 impl Table {
@@ -17,12 +18,12 @@ impl Table {
     /// requests change nothing.
     pub(crate) async fn store_step(
         &self,
-        own_record: &OwnRecord,
+        (key, owner): (&RecordKey, OwnerId),
         (name, value): (&str, AttributeValue),
         has_map: bool,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let held = Condition::held_by(own_record.owner);
+        let held = Condition::held_by(owner);
         let condition = if has_map { held } else { held.and(Term::NoSteps) };
         let mut change = Change::on(Expression::of(&self.schema, &condition));
         if has_map {
@@ -31,6 +32,6 @@ impl Table {
             let steps = HashMap::from([(name.to_owned(), value)]);
             change.set(Attribute::Steps, AttributeValue::M(steps));
         }
-        self.update(&own_record.key, change, limit).await
+        self.update(key, change, limit).await
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use self::known::Steps;
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::run::execution::Execution;
+use crate::run::execution::{Execution, Inner};
 use crate::run::user_code;
 use crate::store::record::{Item, Record, State, StoredStep};
 use crate::store::{Consistency, Reply, WriteResult};
@@ -112,7 +112,7 @@ impl Execution {
     }
 
     fn coder(&self) -> Coder<'_> {
-        self.inner.core.coding.of(&self.inner.own_record.key)
+        self.inner.core.coding.of(&self.inner.call.key)
     }
 
     /// An effect that begins after the lease has expired may overlap with that of the next owner.
@@ -174,7 +174,8 @@ impl Execution {
         name: &str,
         value: &AttributeValue,
     ) -> Result<Result<(), Error>, Error> {
-        let (table, own_record) = (&self.inner.core.table, &self.inner.own_record);
+        let Inner { core, call, me, .. } = &*self.inner;
+        let table = &core.table;
         let clock = &table.clock;
         let mut tries = self.tries();
         loop {
@@ -182,7 +183,7 @@ impl Execution {
             let has_map = self.inner.steps.begin_write();
             let step = (name, value.clone());
             let Reply { outcome, time, .. } =
-                table.store_step(own_record, step, has_map, limit).await;
+                table.store_step((&call.key, *me), step, has_map, limit).await;
             self.finish().heard(time);
             let found = match outcome {
                 WriteResult::Applied => {
@@ -193,7 +194,7 @@ impl Execution {
                 WriteResult::Rejected(Some(item)) => Ok(Some(item)),
                 WriteResult::Rejected(None) => {
                     let limit = tries.limit(clock.moment());
-                    table.read(&own_record.key, Consistency::Strong, limit).await.outcome
+                    table.read(&call.key, Consistency::Strong, limit).await.outcome
                 }
                 WriteResult::Conflict(error)
                 | WriteResult::TokenUsed(error)
@@ -223,7 +224,7 @@ impl Execution {
     /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
     fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
         let record = Record::decode(&self.inner.core.table.schema, item)?;
-        if record.header.owner != self.inner.own_record.owner {
+        if record.header.owner != self.inner.me {
             return Err(self.lost(name));
         }
         let State::Pending { .. } = record.header.state else {

@@ -104,7 +104,7 @@ impl Execution {
     }
 
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
-        let Inner { core, call, own_record, finish, .. } = &*self.inner;
+        let Inner { core, call, finish, .. } = &*self.inner;
         if matches!(commit.stored, Answer::Http(_)) != call.answers.is_http {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));
@@ -123,11 +123,10 @@ impl Execution {
         }
         let now = core.table.clock.moment();
         self.finish().may_commit().map_err(no_commit)?;
-        let (stored, place) = (call.answers.stored(stored), self.place_in_record());
-        let rest = place.rest;
-        let response = core.place_answer(stored, place).await?;
+        let (stored, record) = (call.answers.stored(stored), self.completed_header());
+        let (response, record_bytes) = core.place_answer(stored, call, &record, None).await?;
         let until = self.finish().tries_until(now);
-        items::prepare(&core.table, &own_record.key, rest + response.bytes(), &mut items)?;
+        items::prepare(&core.table, &call.key, record_bytes, &mut items)?;
         let mut session = self.session();
         (session.answer, session.items) = (Some(response), items);
         *committed = Some(answer);

@@ -77,7 +77,7 @@ impl Execution {
     /// Commits the items of a call without a record.
     pub(super) async fn commit_items(&self, items: Vec<TransactWriteItem>) -> Result<(), Error> {
         let (core, call) = (&self.inner.core, &self.inner.call);
-        let written = core.write_items(call, self.inner.own_record.owner, items).await;
+        let written = core.write_items(call, self.inner.me, items).await;
         let ended = match &written {
             Ok(()) => Some(FinishResult::Stored),
             Err(error) if error.is_outcome_unknown() => Some(FinishResult::Unknown),
