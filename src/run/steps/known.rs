@@ -73,7 +73,7 @@ impl Steps {
                 "step `{name}` is used twice in one execution: give it another name"
             ));
         }
-        Ok((Name { steps: self, text: name, kept: false }, done))
+        Ok((Name { steps: self, text: name }, done))
     }
 
     /// Reserves room for a result. The error is why it cannot be stored.
@@ -107,20 +107,18 @@ impl Steps {
 /// A name in use. It is free again if its step cannot be in the record.
 pub(super) struct Name<'a> {
     steps: &'a Steps,
-    pub(super) text: &'a str,
-    kept: bool,
+    text: &'a str,
 }
 
 impl Name<'_> {
-    pub(super) fn keep(&mut self) {
-        self.kept = true;
+    /// The name stays in use.
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
     }
 }
 
 impl Drop for Name<'_> {
     fn drop(&mut self) {
-        if !self.kept {
-            self.steps.lock().used.remove(self.text);
-        }
+        self.steps.lock().used.remove(self.text);
     }
 }

@@ -88,12 +88,12 @@ impl Execution {
     where
         T: Serialize + DeserializeOwned,
     {
-        let (mut name, done) = self.inner.steps.reserve(name)?;
+        let (reserved, done) = self.inner.steps.reserve(name)?;
         if let Some(done) = done {
-            name.keep();
-            return Ok(done.read(name.text, self.coder())?);
+            reserved.keep();
+            return Ok(done.read(name, self.coder())?);
         }
-        if let Err(error) = self.may_start(name.text) {
+        if let Err(error) = self.may_start(name) {
             if error.kind() == ErrorKind::LeaseLost {
                 self.halt().await;
             }
@@ -101,9 +101,9 @@ impl Execution {
         }
         let value = user_code::run_or_resume(work).await.map_err(RunError::Handler)?;
         // The work has run: whatever happens to its result, the name is used.
-        name.keep();
+        reserved.keep();
         let json = to_json(&value);
-        let stored = self.store(name.text, json).await;
+        let stored = self.store(name, json).await;
         if self.is_lease_lost() {
             self.halt().await;
         }

@@ -8,7 +8,6 @@
 //! are left over, in which steps under another name are found. What depends on the status, the
 //! recipe or the owner would stay hand-written, so the code would not become shorter.
 
-mod owner;
 mod stored_steps;
 
 use std::collections::HashMap;
@@ -17,14 +16,13 @@ use std::str::FromStr;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-pub(crate) use self::owner::random_owner;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::stored_steps::encode_steps;
 pub(crate) use self::stored_steps::{
     StoredStep, StoredSteps, check_steps, decode_steps, steps_bytes,
 };
 use crate::answer::Stored;
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, entropy};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 #[cfg(any(feature = "admin", test))]
@@ -34,6 +32,11 @@ use crate::store::key::RecordKey;
 use crate::store::schema::{Attribute, TableSchema};
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// An owner's id: 128 random bits from the operating system.
+pub(crate) fn random_owner() -> Result<OwnerId, Error> {
+    Ok(OwnerId(u128::from_be_bytes(entropy()?)))
+}
 
 /// The layout that this version writes.
 const FORMAT: i64 = 1;
