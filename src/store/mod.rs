@@ -33,7 +33,7 @@ use aws_sdk_dynamodb::types::{
 use futures_util::TryFutureExt;
 
 use self::expression::Change;
-use self::observer::{Observed, Observer};
+use self::observer::{Observed, observe};
 use self::record::{Item, OwnerId};
 use self::request_error::{DynamoError, RequestError};
 use crate::clock::{Clock, StoreTime};
@@ -242,9 +242,7 @@ impl Table {
         limit: Duration,
     ) -> (Result<T, RequestError>, Observed) {
         let limit = limit.min(self.request_timeout);
-        let observer = Observer::new(&self.clock.local);
-        let answer = self.clock.within(limit, observer.observe(request)).await;
-        let seen = observer.seen();
+        let (answer, seen) = observe(&self.clock, limit, request).await;
         match seen.time {
             Some(time) => self.clock.observe(time),
             None if seen.was_answered => self.clock.trust_local(),
