@@ -28,9 +28,9 @@ const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 /// The clocks of this machine. Clones share their source.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalClocks {
-    wall: SharedTimeSource,
+    pub(crate) wall: SharedTimeSource,
     origin: Instant,
-    shift: ClockShift,
+    pub(crate) shift: ClockShift,
 }
 
 impl LocalClocks {

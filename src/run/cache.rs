@@ -23,6 +23,7 @@ const TYPICAL_ENTRY_BYTES: usize = 2048;
 /// keys with the same counter.
 const STRIPES: usize = 64;
 
+#[derive(Debug)]
 pub(crate) struct Cache {
     max_bytes: usize,
     entries: Lru<Box<str>, Entry, EntryWeighter>,

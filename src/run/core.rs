@@ -13,6 +13,7 @@ use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::{OwnerId, random_owner};
 
+#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) table: Table,
     /// Whether idempotency is [switched off](crate::Builder::disabled): a [call](super::call::CallContext) then
