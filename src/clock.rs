@@ -183,30 +183,19 @@ impl Clock {
     ) -> Option<F::Output> {
         let left = || end().map_or(Duration::ZERO, |end| self.left(end));
         let mut future = pin!(future);
-        let mut timer = pin!(Self::timer(left()));
-        poll_fn(|context| {
-            if left().is_zero() {
-                return Poll::Ready(None);
+        let mut checked = poll_fn(|context| match left() {
+            Duration::ZERO => Poll::Ready(None),
+            _ => future.as_mut().poll(context).map(Some),
+        });
+        loop {
+            // At least one millisecond, so that a clock just before the deadline is read again.
+            let timer = self.sleep(left().max(Duration::from_millis(1)));
+            tokio::select! {
+                biased;
+                output = &mut checked => return output,
+                () = timer => {}
             }
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(Some(output));
-            }
-            while timer.as_mut().poll(context).is_ready() {
-                let left = left();
-                if left.is_zero() {
-                    return Poll::Ready(None);
-                }
-                timer.set(Self::timer(left));
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// At least one millisecond, so that a clock just before the deadline is read again.
-    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
-    fn timer(left: Duration) -> tokio::time::Sleep {
-        tokio::time::sleep(left.max(Duration::from_millis(1)))
+        }
     }
 }
 
