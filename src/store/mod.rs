@@ -3,7 +3,6 @@
 
 #[cfg(feature = "admin")]
 mod admin;
-mod cancellation;
 mod components;
 mod create;
 mod expression;
