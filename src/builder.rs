@@ -1,7 +1,6 @@
 //! The settings of an [`Idempotency`].
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -71,7 +70,6 @@ impl Builder {
             clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
             log: Log::default(),
             coding: Coding::default(),
-            transactions: AtomicU32::new(1),
             cache: None,
         };
         Self { core, local_cache: 0 }

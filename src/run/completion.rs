@@ -125,7 +125,7 @@ impl Execution {
 
     /// A commit without a record may still be applied. Then its answer counts, not the handler's.
     fn without_record(&self) -> Result<Storage, End> {
-        if self.has_commit_in_doubt() {
+        if self.finish().has_commit_in_doubt() {
             return Err(commit_unknown().into());
         }
         Ok(Storage::Unprotected)
@@ -142,7 +142,7 @@ impl Execution {
             "the handler ran and its completion could not be confirmed: it may run again once \
              the lease is over"
         );
-        if self.has_commit_in_doubt() {
+        if self.finish().has_commit_in_doubt() {
             return Err(commit_unknown().into());
         }
         if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {

@@ -14,7 +14,9 @@ use crate::run::cache::{Entry, Generation};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::hook::{Reconciled, Resolved};
-use crate::store::record::{Item, OwnerId, Record, check_steps, completed_header, steps_bytes};
+use crate::store::record::{
+    Item, OwnerId, Record, check_steps, completed_header, random_owner, steps_bytes,
+};
 use crate::store::{self, Consistency};
 
 /// Which call a session serves. It decides what a record that cannot be decoded means.
@@ -286,12 +288,13 @@ impl<'a> Session<'a> {
         self.note_reply(write, reply)
     }
 
-    /// The token of a transaction. Each content has its own.
+    /// The token of a transaction. Each content has its own, which is random. It only saves work: the
+    /// condition of the record keeps the transaction from being applied twice, whatever its token.
     fn token(&mut self, write: &Write) -> String {
         match &self.sent {
             Some((sent, token)) if sent == write => token.clone(),
             Some(_) | None => {
-                let token = self.core.token(self.me);
+                let token = random_owner().unwrap_or(self.me).to_string();
                 self.sent = Some((write.clone(), token.clone()));
                 token
             }
@@ -316,8 +319,6 @@ impl<'a> Session<'a> {
             }
             WriteResult::Conflict(error) => WriteResult::Conflict(self.note_error(error)),
             WriteResult::TokenUsed(error) => {
-                // The token was used with other contents. The condition of the record keeps the
-                // transaction from being applied twice, whatever its token.
                 self.sent = None;
                 WriteResult::TokenUsed(self.note_error(error))
             }

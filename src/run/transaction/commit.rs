@@ -31,11 +31,6 @@ pub(crate) struct Commit {
 }
 
 impl Execution {
-    /// Whether a commit of this execution may still be applied.
-    pub(crate) fn has_commit_in_doubt(&self) -> bool {
-        self.finish().has_commit_in_doubt()
-    }
-
     /// Writes `items` and the completed record with `response` as its answer, in one transaction:
     /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
     /// the handler returns. [`run`](crate::Call::run) returns it as its own type.

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::{Transaction, items};
 use crate::error::Error;
-use crate::protocol::{FinishResult, OwnerId, Tries};
+use crate::protocol::{FinishResult, Tries};
 use crate::run::call::{CallContext, End};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
@@ -27,10 +27,9 @@ impl Core {
     fn write_items<'a>(
         &'a self,
         call: &'a CallContext,
-        owner: OwnerId,
         mut all: Vec<TransactWriteItem>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        let (clock, token) = (&self.table.clock, self.token(owner));
+        let clock = &self.table.clock;
         let end = clock.lasting(call.policy.completion_timeout);
         let mut tries = Tries::until(call.answer_by().map_or(end, |by| by.min(end)));
         let writing = async move {
@@ -38,6 +37,7 @@ impl Core {
             if all.is_empty() {
                 return Ok(());
             }
+            let token = random_owner()?.to_string();
             let mut in_doubt = false;
             loop {
                 let limit = tries.limit(clock.moment());
@@ -77,7 +77,7 @@ impl Execution {
     /// Commits the items of a call without a record.
     pub(super) async fn commit_items(&self, items: Vec<TransactWriteItem>) -> Result<(), Error> {
         let (core, call) = (&self.inner.core, &self.inner.call);
-        let written = core.write_items(call, self.inner.me, items).await;
+        let written = core.write_items(call, items).await;
         let ended = match &written {
             Ok(()) => Some(FinishResult::Stored),
             Err(error) if error.is_outcome_unknown() => Some(FinishResult::Unknown),
@@ -120,7 +120,7 @@ async fn write_transaction<V, E>(
 ) -> Result<RunOutcome<V, E>, Error> {
     let Transaction { response, items, on_condition_failed, .. } = transaction;
     let returned = |value| Ok(RunOutcome::Returned(value, Storage::Unprotected));
-    let written = core.write_items(call, random_owner()?, items).await;
+    let written = core.write_items(call, items).await;
     let Err(error) = written else { return returned(response) };
     let Some(failed) = error.condition_failed() else { return Err(error) };
     let answered = on_condition_failed.map(|answer| user_code::call(|| answer(failed)));
