@@ -1,8 +1,8 @@
 //! Steps: parts of an operation whose results a later attempt gets back.
 
-mod known;
-
+use std::collections::HashSet;
 use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -11,14 +11,20 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::known::Steps;
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::run::execution::{Execution, Inner};
 use crate::run::user_code;
-use crate::store::record::{Item, Record, State, StoredStep};
+use crate::store::record::{Item, Record, State, StoredStep, StoredSteps, steps_bytes};
 use crate::store::{Consistency, Reply, WriteResult};
+
+/// The longest name of a step, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// What the results of all steps of an operation may take, names included, in bytes. The rest of an
+/// item's 400 KB is for the other attributes and for a failure that is kept.
+const MAX_BYTES: usize = 256 * 1024;
 
 impl Execution {
     /// Runs one part of the operation once. The result of `work` is stored in the record, and a
@@ -143,26 +149,17 @@ impl Execution {
             }
             // Encoded only once, because a later try recognizes an earlier one by its bytes.
             let made = json.and_then(|json| StoredStep::new(name, json, self.coder()));
-            let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
-                Ok(checkpoint) => (checkpoint, None),
-                Err(reason) => (StoredStep::Unavailable, Some(unstorable(name, &reason))),
+            let error = match self.inner.steps.make_room(name, made) {
+                Ok(step) => match self.write_step(name, &step.encode()).await? {
+                    Ok(()) => return Ok(()),
+                    Err(invalid) => unstorable(name, "DynamoDB rejects it").with_source(invalid),
+                },
+                Err(reason) => unstorable(name, &reason),
             };
-            let mut value = checkpoint.encode();
-            while let Err(invalid) = self.write_step(name, &value).await? {
-                if unstorable.is_some() {
-                    return Err(unconfirmed(name, invalid));
-                }
-                value = StoredStep::Unavailable.encode();
-                unstorable =
-                    Some(self::unstorable(name, "DynamoDB rejects it").with_source(invalid));
-            }
-            match unstorable {
-                None => Ok(()),
-                Some(error) => {
-                    tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
-                    Err(error)
-                }
-            }
+            let written = self.write_step(name, &StoredStep::Unavailable.encode()).await?;
+            written.map_err(|invalid| unconfirmed(name, invalid))?;
+            tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
+            Err(error)
         };
         storing.boxed()
     }
@@ -255,4 +252,111 @@ fn unstorable(name: &str, reason: &str) -> Error {
 fn unconfirmed(name: &str, source: Error) -> Error {
     let message = format!("step `{name}` HAS run and DynamoDB did not confirm its result");
     Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
+}
+
+/// What an execution knows of its steps.
+#[derive(Debug)]
+pub(crate) struct Steps(Mutex<Known>);
+
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// What earlier attempts left.
+    done: StoredSteps,
+    /// The names that this execution has used.
+    used: HashSet<String>,
+    /// The size of all steps that are stored or about to be.
+    pub(crate) bytes: usize,
+    /// Whether the record has the attribute, as far as is known.
+    has_map: bool,
+    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
+    pub(crate) are_sent: bool,
+}
+
+impl Steps {
+    pub(crate) fn new(found: Option<StoredSteps>) -> Self {
+        let has_map = found.is_some();
+        let done = found.unwrap_or_default();
+        let bytes = steps_bytes(&done);
+        let used = HashSet::new();
+        Self(Mutex::new(Known { done, used, bytes, has_map, are_sent: false }))
+    }
+
+    /// Whether the record may hold steps, so that it must not be released.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        let known = self.lock();
+        known.has_map || known.are_sent
+    }
+
+    /// Never hold the lock across an await: a step whose future is not polled would block the others.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a name for a step, and finds what an earlier attempt left under it.
+    fn reserve<'a>(&'a self, name: &'a str) -> Result<(Name<'a>, Option<StoredStep>), Error> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidUse, message));
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
+            return invalid(format!("{message}, this one {}", name.len()));
+        }
+        let mut known = self.lock();
+        let done = known.done.get(name).cloned();
+        if done.is_none() && known.bytes + StoredStep::Unavailable.bytes(name) > MAX_BYTES {
+            let message =
+                format!("step `{name}` was not started: the earlier ones fill the record");
+            return invalid(format!("{message}, with {} of {MAX_BYTES} bytes", known.bytes));
+        }
+        if !known.used.insert(name.to_owned()) {
+            return invalid(format!(
+                "step `{name}` is used twice in one execution: give it another name"
+            ));
+        }
+        Ok((Name { steps: self, text: name }, done))
+    }
+
+    /// Reserves room for a result. The error is why it cannot be stored.
+    fn make_room(
+        &self,
+        name: &str,
+        made: Result<StoredStep, String>,
+    ) -> Result<StoredStep, String> {
+        let mut known = self.lock();
+        let made = made.and_then(|step| {
+            let bytes = step.bytes(name);
+            let all = known.bytes + bytes;
+            if all > MAX_BYTES {
+                let message = "and all steps together would have";
+                return Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"));
+            }
+            Ok(step)
+        });
+        known.bytes += made.as_ref().unwrap_or(&StoredStep::Unavailable).bytes(name);
+        made
+    }
+
+    /// Notes that a step is being sent. Returns whether the record is known to have the map of steps.
+    fn begin_write(&self) -> bool {
+        let mut known = self.lock();
+        known.are_sent = true;
+        known.has_map
+    }
+}
+
+/// A name in use. It is free again if its step cannot be in the record.
+struct Name<'a> {
+    steps: &'a Steps,
+    text: &'a str,
+}
+
+impl Name<'_> {
+    /// The name stays in use.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Name<'_> {
+    fn drop(&mut self) {
+        self.steps.lock().used.remove(self.text);
+    }
 }
