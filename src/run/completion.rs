@@ -61,7 +61,7 @@ impl Execution {
                         core.invalidate_cached(&call.key);
                     }
                     self.succeeded();
-                    if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }
+                    self.storage(Storage::Stored)
                 }
                 FinishResult::Committed => {
                     self.succeeded();
@@ -123,34 +123,33 @@ impl Execution {
         report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
-    /// A commit without a record may still be applied. Then its answer counts, not the handler's.
-    fn without_record(&self) -> Result<Storage, End> {
+    /// How the answer is stored. A commit without a record may still be applied: then its answer counts, not
+    /// the handler's.
+    fn storage(&self, of_record: Storage) -> Result<Storage, End> {
         if self.finish().has_commit_in_doubt() {
             return Err(commit_unknown().into());
         }
-        Ok(Storage::Unprotected)
+        Ok(if self.is_protected() { of_record } else { Storage::Unprotected })
     }
 
     async fn unconfirmed(&self, error: Error) -> Result<Storage, End> {
-        if !self.is_protected() {
+        if self.is_protected() {
+            self.ended_as(Ending::UNCONFIRMED);
+            tracing::error!(
+                operation = self.operation(), attempt = self.attempt(), %error,
+                "the handler ran and its completion could not be confirmed: it may run again once \
+                 the lease is over"
+            );
+        } else {
             self.ended_as(Ending::FAIL_OPEN);
-            return self.without_record();
         }
-        self.ended_as(Ending::UNCONFIRMED);
-        tracing::error!(
-            operation = self.operation(), attempt = self.attempt(), %error,
-            "the handler ran and its completion could not be confirmed: it may run again once \
-             the lease is over"
-        );
-        if self.finish().has_commit_in_doubt() {
-            return Err(commit_unknown().into());
-        }
-        if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
+        let storage = self.storage(Storage::Unconfirmed)?;
+        if self.is_protected() && is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
             self.undo().await;
         }
         match self.policy().unconfirmed {
-            Unconfirmed::Answer => Ok(Storage::Unconfirmed),
-            Unconfirmed::Error => Err(outcome_unknown(error).into()),
+            Unconfirmed::Error if self.is_protected() => Err(outcome_unknown(error).into()),
+            Unconfirmed::Error | Unconfirmed::Answer => Ok(storage),
         }
     }
 

@@ -181,7 +181,7 @@ fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) ->
 async fn finish<V, E>(
     encoding: &impl Encoding<V, E>,
     execution: &Execution,
-    outcome: RunOutcome<V, E>,
+    mut outcome: RunOutcome<V, E>,
 ) -> RunOutcome<V, E> {
     let conclusion = match &outcome {
         RunOutcome::Panicked(..) | RunOutcome::Ended(_) => Conclusion::Failed(None),
@@ -192,15 +192,11 @@ async fn finish<V, E>(
     match conclusion {
         Conclusion::Failed(failure) => execution.fail(failure).await,
         Conclusion::NothingExecuted => execution.undo().await,
-        Conclusion::Completed(answer) => {
-            return match (execution.complete(answer).await, outcome) {
-                (Ok(storage), RunOutcome::Returned(value, _)) => {
-                    RunOutcome::Returned(value, storage)
-                }
-                (Ok(_), outcome) => outcome,
-                (Err(end), _) => end.into(),
-            };
-        }
+        Conclusion::Completed(answer) => match (execution.complete(answer).await, &mut outcome) {
+            (Ok(stored), RunOutcome::Returned(_, storage)) => *storage = stored,
+            (Ok(_), _) => {}
+            (Err(end), _) => return end.into(),
+        },
     }
     outcome
 }

@@ -3,8 +3,6 @@
 //! DynamoDB applies at most one of the commits, the release and the kept failure of an owner, because of
 //! their conditions. No owner sends both a release and a completion.
 
-use std::time::Duration;
-
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -130,10 +128,14 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits until no commit in another task runs. `None` if that takes too long.
+    /// Waits until no commit in another task runs, for the longest time that one takes: for its tries, as long
+    /// again to resolve a doubt, and for a read of the record. `None` if its future is not polled.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
-        core.table.clock.within(self.longest_commit(), committed.lock()).await
+        let table = &core.table;
+        let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
+        let longest = tries.saturating_add(table.request_timeout);
+        table.clock.within(longest, committed.lock()).await
     }
 
     /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
@@ -229,14 +231,6 @@ impl Execution {
             | FinishResult::NotCommitted(_)
             | FinishResult::Unconfirmed => None,
         }
-    }
-
-    /// The longest time that a commit in another task takes: for its tries, as long again to resolve a doubt,
-    /// and for a read of the record. A commit whose future is not polled never ends.
-    fn longest_commit(&self) -> Duration {
-        let table = &self.inner.core.table;
-        let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
-        tries.saturating_add(table.request_timeout)
     }
 
     /// The tries of a write or read of this execution that begins now.
