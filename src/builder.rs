@@ -343,7 +343,7 @@ impl Builder {
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if a setting is out of its
     /// bounds, or if two attributes have the same name.
-    pub fn build(self) -> Result<Idempotency, Error> {
+    pub fn build(mut self) -> Result<Idempotency, Error> {
         let Core { table, policy, clock_tolerance, coding, .. } = &self.core;
         table.schema.validate()?;
         let wrong = |message| Err(Error::new(ErrorKind::Configuration, message));
@@ -361,12 +361,13 @@ impl Builder {
         if coding.rejects_plain && coding.codec.is_none() {
             return wrong("reject_plain_answers() needs an answer_codec: no answer could be read");
         }
-        let cache = (self.local_cache > 0).then(|| Cache::new(self.local_cache)).transpose()?;
-        Ok(self.assemble(cache))
+        self.core.cache =
+            (self.local_cache > 0).then(|| Cache::new(self.local_cache)).transpose()?;
+        Ok(self.assemble())
     }
 
     /// Creates the instance without checking the settings, the defaults of which are valid.
-    pub(crate) fn assemble(self, cache: Option<Cache>) -> Idempotency {
+    pub(crate) fn assemble(self) -> Idempotency {
         let mut core = self.core;
         let table = &mut core.table;
         if core.is_disabled {
@@ -383,7 +384,6 @@ impl Builder {
         if core.is_disabled || table.clock.local.shift.knows_time {
             table.clock.trust_local();
         }
-        core.cache = cache;
         Idempotency { core: Arc::new(core) }
     }
 }

@@ -35,11 +35,6 @@ pub(crate) struct LocalClocks {
 
 impl LocalClocks {
     #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
-    fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
-        Self { wall, origin: Instant::now(), shift }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) fn now(&self) -> Local {
         let uptime = millis(Instant::now().saturating_duration_since(self.origin));
         Local {
@@ -57,8 +52,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
-        Self { local: LocalClocks::new(wall, shift), learned: Mutex::new(None) }
+        let local = LocalClocks { wall, origin: Instant::now(), shift };
+        Self { local, learned: Mutex::new(None) }
     }
 
     pub(crate) fn now(&self) -> Local {

@@ -40,10 +40,7 @@ impl Core {
         let limit = self.table.schema.max_key_bytes();
         RecordKey::new(scope, &random_owner()?.to_string(), KeyForm::Verbatim, limit)
     }
-}
 
-/// The cache of this process.
-impl Core {
     /// Removes the answer of a record that this process has changed.
     pub(crate) fn invalidate_cached(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {

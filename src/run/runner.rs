@@ -75,12 +75,6 @@ impl<V, E> From<Error> for RunOutcome<V, E> {
     }
 }
 
-impl<V, E> From<Panic> for RunOutcome<V, E> {
-    fn from(panic: Panic) -> Self {
-        Self::Panicked(panic, None)
-    }
-}
-
 /// Runs the handler of an acquired key.
 pub(crate) async fn run<V, E, F, Fut>(
     encoding: &impl Encoding<V, E>,
@@ -121,7 +115,7 @@ where
         Some(Ok(Err(error))) => RunOutcome::Failed(error),
         Some(Err(panic)) => {
             encoding.panicked(&panic);
-            panic.into()
+            RunOutcome::Panicked(panic, None)
         }
     };
     if let Some(end) = execution.close().await {

@@ -100,7 +100,7 @@ pub(super) async fn run_without_record<V, E>(
             written.unwrap_or_else(RunOutcome::from)
         }
         Ok(Err(error)) => RunOutcome::Failed(error),
-        Err(panic) => panic.into(),
+        Err(panic) => RunOutcome::Panicked(panic, None),
     };
     let ending = match &outcome {
         RunOutcome::Ended(End::NoAnswer(error)) => Ending::of_error(error),
@@ -127,6 +127,6 @@ async fn write_transaction<V, E>(
     match answered.transpose() {
         Ok(Some(Some(answer))) => returned(answer),
         Ok(Some(None) | None) => Err(error),
-        Err(panic) => Ok(panic.into()),
+        Err(panic) => Ok(RunOutcome::Panicked(panic, None)),
     }
 }
