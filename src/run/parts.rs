@@ -51,18 +51,16 @@ impl Core {
         let (owner, body_bytes) = (time.map(|_| &record.owner), answer.body().len());
         let Packed { stored, parts } = pack(answer, rest, owner, self.coding.of(key), policy)?;
         let parts_bytes = parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
-        signals::answer(key.operation(), body_bytes, stored.bytes() + parts_bytes);
-        let placed = |stored: Stored| {
-            let bytes = rest + stored.bytes();
-            Ok((stored, bytes))
-        };
-        let (Some(parts), Some(time)) = (parts, time) else { return placed(stored) };
+        let bytes = stored.bytes();
+        signals::answer(key.operation(), body_bytes, bytes + parts_bytes);
+        let placed = (stored, rest + bytes);
+        let (Some(parts), Some(time)) = (parts, time) else { return Ok(placed) };
         if is_broken(FaultPoint::CompleteBeforeParts) {
-            return placed(stored);
+            return Ok(placed);
         }
         // Boxed: few answers have parts.
         let writing = Box::pin(self.write_parts(key, &parts, record.expires_at, time));
-        let Err(error) = writing.await else { return placed(stored) };
+        let Err(error) = writing.await else { return Ok(placed) };
         let Some(in_record) = parts.in_record() else {
             return Err(Unstorable::PartsNotWritten(error));
         };
@@ -70,7 +68,9 @@ impl Core {
             operation = key.operation(), %error,
             "an answer's parts were not confirmed: it goes into its record"
         );
-        placed(Stored::Encoded(in_record))
+        let stored = Stored::Encoded(in_record);
+        let bytes = rest + stored.bytes();
+        Ok((stored, bytes))
     }
 
     /// Returns the form of a failure that is kept, if it can be stored next to so many bytes of

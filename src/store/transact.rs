@@ -163,13 +163,11 @@ fn cancellation_result(reasons: Vec<CancellationReason>, has_record: bool) -> Wr
         Some(own) if code(&own) != NONE => None,
         Some(_) | None => items_error(theirs.enumerate()),
     };
-    rejected.map_or_else(
-        || {
-            let message = format!("DynamoDB canceled the transaction: {codes}");
-            WriteResult::Conflict(Error::new(ErrorKind::Unavailable, message))
-        },
-        WriteResult::ItemsRejected,
-    )
+    let Some(rejected) = rejected else {
+        let message = format!("DynamoDB canceled the transaction: {codes}");
+        return WriteResult::Conflict(Error::new(ErrorKind::Unavailable, message));
+    };
+    WriteResult::ItemsRejected(rejected)
 }
 
 /// Returns why the caller's items were rejected, if they were.

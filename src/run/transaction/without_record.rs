@@ -43,20 +43,19 @@ impl Core {
                 let limit = tries.limit(clock.moment());
                 let sent = self.table.transact_items(None, (&all, &token), limit).await;
                 in_doubt |= sent.is_in_doubt;
-                let (error, is_final) = match sent.outcome {
+                let error = match sent.outcome {
                     WriteResult::Applied => return Ok(()),
                     WriteResult::ItemsRejected(error) if !in_doubt => return Err(error),
                     // Not sent again: with another token, the items could be applied twice.
                     WriteResult::ItemsRejected(_)
                     | WriteResult::Rejected(_)
                     | WriteResult::TokenUsed(_) => return Err(commit_unknown()),
-                    WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
-                        let is_final = !error.is_retryable();
-                        (error, is_final)
-                    }
-                    WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, false),
+                    WriteResult::NotApplied(error)
+                    | WriteResult::Invalid(error)
+                    | WriteResult::Conflict(error)
+                    | WriteResult::Unknown(error) => error,
                 };
-                if !is_final && clock.wait(&mut tries).await {
+                if error.is_retryable() && clock.wait(&mut tries).await {
                     continue;
                 }
                 if !in_doubt {
