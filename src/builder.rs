@@ -1,11 +1,11 @@
 //! The settings of an [`Idempotency`].
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
+use aws_smithy_async::time::SharedTimeSource;
 
 use crate::answer::codec::{AnswerCodec, Coding};
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ use crate::run::core::Core;
 use crate::run::kill_switch::{self, DISABLED_ENV};
 use crate::signals::{Log, LogKey};
 use crate::store::schema::TableSchema;
-use crate::store::{Snapshot, Table, observable};
+use crate::store::{Table, observable};
 
 /// Default of [`Builder::request_timeout`].
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,36 +47,32 @@ const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 #[must_use = "call build()"]
 pub struct Builder {
-    client: Client,
-    table: String,
-    schema: TableSchema,
-    policy: Policy,
-    request_timeout: Duration,
-    clock_tolerance: Duration,
-    log: Log,
-    coding: Coding,
-    report_capacity: bool,
-    disabled: bool,
+    /// Its client is the user's own until [`assemble`](Self::assemble).
+    core: Core,
     local_cache: usize,
-    pub(crate) clock_shift: ClockShift,
 }
 
 impl Builder {
     pub(crate) fn new(client: Client, table: String) -> Self {
-        Self {
+        let table = Table {
             client,
-            table,
+            snapshot: Arc::default(),
+            name: table,
             schema: TableSchema::default(),
-            policy: Policy::default(),
+            clock: Clock::new(SharedTimeSource::default(), ClockShift::default()),
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
+            capacity: None,
+        };
+        let core = Core {
+            table,
+            is_disabled: kill_switch::is_set(),
+            policy: Policy::default(),
             clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
             log: Log::default(),
             coding: Coding::default(),
-            report_capacity: false,
-            disabled: kill_switch::is_set(),
-            local_cache: 0,
-            clock_shift: ClockShift::default(),
-        }
+            cache: None,
+        };
+        Self { core, local_cache: 0 }
     }
 
     /// Sets the names of the table's key and attributes. Default: those of `docs/protocol.md`.
@@ -90,7 +86,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn schema(mut self, schema: TableSchema) -> Self {
-        self.schema = schema;
+        self.core.table.schema = schema;
         self
     }
 
@@ -107,7 +103,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.policy = change(self.policy);
+        self.core.policy = change(self.core.policy);
         self
     }
 
@@ -134,7 +130,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = timeout;
+        self.core.table.request_timeout = timeout;
         self
     }
 
@@ -156,7 +152,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
-        self.clock_tolerance = tolerance;
+        self.core.clock_tolerance = tolerance;
         self
     }
 
@@ -171,7 +167,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn log_key(mut self, log_key: LogKey) -> Self {
-        self.log.key = log_key;
+        self.core.log.key = log_key;
         self
     }
 
@@ -189,7 +185,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn log_first_runs(mut self) -> Self {
-        self.log.first_runs = true;
+        self.core.log.first_runs = true;
         self
     }
 
@@ -214,7 +210,7 @@ impl Builder {
     /// }
     /// ```
     pub fn answer_codec(mut self, codec: impl AnswerCodec + 'static) -> Self {
-        self.coding.codec = Some(Arc::new(codec));
+        self.core.coding.codec = Some(Arc::new(codec));
         self
     }
 
@@ -240,7 +236,7 @@ impl Builder {
     /// }
     /// ```
     pub fn reject_plain_answers(mut self) -> Self {
-        self.coding.rejects_plain = true;
+        self.core.coding.rejects_plain = true;
         self
     }
 
@@ -257,7 +253,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn report_capacity(mut self) -> Self {
-        self.report_capacity = true;
+        self.core.table.capacity = Some(ReturnConsumedCapacity::Total);
         self
     }
 
@@ -284,7 +280,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn disabled(mut self) -> Self {
-        self.disabled = true;
+        self.core.is_disabled = true;
         self
     }
 
@@ -299,7 +295,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn enabled(mut self) -> Self {
-        self.disabled = false;
+        self.core.is_disabled = false;
         self
     }
 
@@ -347,63 +343,47 @@ impl Builder {
     /// # Errors
     /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if a setting is out of its
     /// bounds, or if two attributes have the same name.
-    pub fn build(self) -> Result<Idempotency, Error> {
-        self.schema.validate()?;
-        if self.clock_tolerance > MAX_CLOCK_TOLERANCE {
-            let message =
-                "clock_tolerance is over 10 s: a lease of 30 s would be over before it is certain";
-            return Err(Error::new(ErrorKind::Configuration, message));
+    pub fn build(mut self) -> Result<Idempotency, Error> {
+        let Core { table, policy, clock_tolerance, coding, .. } = &self.core;
+        table.schema.validate()?;
+        let wrong = |message| Err(Error::new(ErrorKind::Configuration, message));
+        if *clock_tolerance > MAX_CLOCK_TOLERANCE {
+            return wrong(
+                "clock_tolerance is over 10 s: a lease of 30 s would be over before it is certain",
+            );
         }
-        self.policy.validate(self.clock_tolerance)?;
-        if self.request_timeout < Duration::from_millis(100) {
-            let message =
-                "request_timeout is below 100 ms: DynamoDB would hardly ever answer in time";
-            return Err(Error::new(ErrorKind::Configuration, message));
+        policy.validate(*clock_tolerance)?;
+        if table.request_timeout < Duration::from_millis(100) {
+            return wrong(
+                "request_timeout is below 100 ms: DynamoDB would hardly ever answer in time",
+            );
         }
-        if self.coding.rejects_plain && self.coding.codec.is_none() {
-            let message = "reject_plain_answers() needs an answer_codec: no answer could be read";
-            return Err(Error::new(ErrorKind::Configuration, message));
+        if coding.rejects_plain && coding.codec.is_none() {
+            return wrong("reject_plain_answers() needs an answer_codec: no answer could be read");
         }
-        let cache = (self.local_cache > 0).then(|| Cache::new(self.local_cache)).transpose()?;
-        Ok(self.assemble(cache))
+        self.core.cache =
+            (self.local_cache > 0).then(|| Cache::new(self.local_cache)).transpose()?;
+        Ok(self.assemble())
     }
 
-    pub(crate) fn assemble(self, cache: Option<Cache>) -> Idempotency {
-        if self.disabled {
+    /// Creates the instance without checking the settings, the defaults of which are valid.
+    pub(crate) fn assemble(self) -> Idempotency {
+        let mut core = self.core;
+        let table = &mut core.table;
+        if core.is_disabled {
             tracing::warn!(
-                table = self.table,
+                table = table.name,
                 "idempotency is switched OFF: handlers run for every repeat \
                  ({DISABLED_ENV}, or Builder::disabled)"
             );
         }
-        let snapshot = Arc::<Snapshot>::default();
-        let client = observable(&self.client, Arc::clone(&snapshot), self.request_timeout);
+        table.client =
+            observable(&table.client, Arc::clone(&table.snapshot), table.request_timeout);
         // The client's own time source, so that the SDK and the crate see the same time.
-        let source = client.config().time_source().unwrap_or_default();
-        let knows_time = self.disabled || self.clock_shift.knows_time;
-        let clock = Clock::new(source, self.clock_shift);
-        if knows_time {
-            clock.trust_local();
+        table.clock.local.wall = table.client.config().time_source().unwrap_or_default();
+        if core.is_disabled || table.clock.local.shift.knows_time {
+            table.clock.trust_local();
         }
-        let table = Table {
-            client,
-            snapshot,
-            name: self.table,
-            schema: self.schema,
-            clock,
-            request_timeout: self.request_timeout,
-            capacity: self.report_capacity.then_some(ReturnConsumedCapacity::Total),
-        };
-        let core = Core {
-            table,
-            is_disabled: self.disabled,
-            policy: self.policy,
-            clock_tolerance: self.clock_tolerance,
-            log: self.log,
-            coding: self.coding,
-            transactions: AtomicU32::new(1),
-            cache,
-        };
         Idempotency { core: Arc::new(core) }
     }
 }
@@ -416,14 +396,14 @@ impl Builder {
         mut self,
         shift: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        self.clock_shift.shift = Some(Arc::new(shift));
+        self.core.table.clock.local.shift.shift = Some(Arc::new(shift));
         self
     }
 
     /// Lets a test begin with a process that has heard of the store before, and whose clock is right.
     #[doc(hidden)]
     pub const fn knows_time(mut self, knows_time: bool) -> Self {
-        self.clock_shift.knows_time = knows_time;
+        self.core.table.clock.local.shift.knows_time = knows_time;
         self
     }
 }

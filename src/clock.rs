@@ -28,17 +28,12 @@ const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 /// The clocks of this machine. Clones share their source.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalClocks {
-    wall: SharedTimeSource,
+    pub(crate) wall: SharedTimeSource,
     origin: Instant,
-    shift: ClockShift,
+    pub(crate) shift: ClockShift,
 }
 
 impl LocalClocks {
-    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
-    fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
-        Self { wall, origin: Instant::now(), shift }
-    }
-
     #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) fn now(&self) -> Local {
         let uptime = millis(Instant::now().saturating_duration_since(self.origin));
@@ -57,8 +52,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
-        Self { local: LocalClocks::new(wall, shift), learned: Mutex::new(None) }
+        let local = LocalClocks { wall, origin: Instant::now(), shift };
+        Self { local, learned: Mutex::new(None) }
     }
 
     pub(crate) fn now(&self) -> Local {
@@ -183,30 +180,19 @@ impl Clock {
     ) -> Option<F::Output> {
         let left = || end().map_or(Duration::ZERO, |end| self.left(end));
         let mut future = pin!(future);
-        let mut timer = pin!(Self::timer(left()));
-        poll_fn(|context| {
-            if left().is_zero() {
-                return Poll::Ready(None);
+        let mut checked = poll_fn(|context| match left() {
+            Duration::ZERO => Poll::Ready(None),
+            _ => future.as_mut().poll(context).map(Some),
+        });
+        loop {
+            // At least one millisecond, so that a clock just before the deadline is read again.
+            let timer = self.sleep(left().max(Duration::from_millis(1)));
+            tokio::select! {
+                biased;
+                output = &mut checked => return output,
+                () = timer => {}
             }
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(Some(output));
-            }
-            while timer.as_mut().poll(context).is_ready() {
-                let left = left();
-                if left.is_zero() {
-                    return Poll::Ready(None);
-                }
-                timer.set(Self::timer(left));
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// At least one millisecond, so that a clock just before the deadline is read again.
-    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
-    fn timer(left: Duration) -> tokio::time::Sleep {
-        tokio::time::sleep(left.max(Duration::from_millis(1)))
+        }
     }
 }
 

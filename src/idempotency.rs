@@ -49,7 +49,7 @@ impl Idempotency {
     /// ```
     #[must_use]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
-        Builder::new(client, table.into()).assemble(None)
+        Builder::new(client, table.into()).assemble()
     }
 
     /// Returns the client that the crate uses.

@@ -27,17 +27,17 @@ pub(super) fn report_unstorable(reason: &str) {
 }
 
 pub(super) fn decode<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
+    let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     match answer {
         Answer::Json(json) => {
             let text = str::from_utf8(json).map_err(serde_json::Error::custom);
             text.and_then(serde_json::from_str).map_err(|source| {
-                let message = "the stored answer is not of the type asked for";
-                Error::new(ErrorKind::AnswerUnreadable, message).with_source(json_fault(&source))
+                unreadable("the stored answer is not of the type asked for")
+                    .with_source(json_fault(&source))
             })
         }
         Answer::Unavailable(reason) => Err(answer_unavailable(reason)),
-        Answer::Http(_) => Err(Error::new(
-            ErrorKind::AnswerUnreadable,
+        Answer::Http(_) => Err(unreadable(
             "the stored answer is an HTTP response: this scope is used by an HTTP handler too",
         )),
     }

@@ -23,8 +23,8 @@ const TYPICAL_ENTRY_BYTES: usize = 2048;
 /// keys with the same counter.
 const STRIPES: usize = 64;
 
+#[derive(Debug)]
 pub(crate) struct Cache {
-    max_bytes: usize,
     entries: Lru<Box<str>, Entry, EntryWeighter>,
     /// How often keys were invalidated, one counter for each stripe of hashes. A counter is locked while an
     /// entry of its stripe is inserted or invalidated.
@@ -67,7 +67,6 @@ impl Cache {
             })?;
         let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
         Ok(Self {
-            max_bytes,
             entries: Lru::with_options(options, EntryWeighter, hasher, lifecycle),
             generations: std::array::from_fn(|_| Mutex::new(0)),
             hasher: RandomState::new(),
@@ -92,7 +91,7 @@ impl Cache {
 
     /// Whether an answer of this size is kept. If not, no copy has to be made.
     pub(crate) fn has_room(&self, pk: &str, bytes: usize) -> bool {
-        entry_bytes(pk, bytes) <= self.max_bytes / 4
+        entry_bytes(pk, bytes) as u64 <= self.entries.capacity() / 4
     }
 
     /// The answer to this very request, if it is kept and its retention is not over.

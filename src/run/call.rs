@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Completed, Policy};
 use crate::protocol::{COMPLETION_MARGIN, Rules};
+use crate::run::cache::Cache;
 use crate::run::core::Core;
 use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
@@ -121,16 +122,15 @@ impl CallContext {
 
     /// Whether the cache of this process takes an answer of so many bytes.
     pub(crate) fn is_cacheable(&self, core: &Core, bytes: usize) -> bool {
-        self.policy.completed == Completed::Replay
-            && core.cache.as_ref().is_some_and(|cache| cache.has_room(self.key.as_str(), bytes))
+        self.cache(core).is_some_and(|cache| cache.has_room(self.key.as_str(), bytes))
     }
 
     /// The call's answer, if this process keeps it.
     pub(crate) fn cached(&self, core: &Core) -> Option<Answer> {
-        let cache = core.cache.as_ref()?;
-        if self.policy.completed != Completed::Replay {
-            return None;
-        }
-        cache.get(self.key.as_str(), &self.fingerprint, &core.table.clock)
+        self.cache(core)?.get(self.key.as_str(), &self.fingerprint, &core.table.clock)
+    }
+
+    fn cache<'a>(&self, core: &'a Core) -> Option<&'a Cache> {
+        core.cache.as_ref().filter(|_| self.policy.completed == Completed::Replay)
     }
 }

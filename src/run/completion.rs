@@ -15,9 +15,8 @@ use crate::run::call::{CallContext, End};
 use crate::run::driver::{Session, SessionKind, report_unstorable};
 use crate::run::errors::{commit_unknown, lease_lost, outcome_unknown};
 use crate::run::execution::{Execution, Inner};
-use crate::run::placement::{PartsPlan, Place};
 use crate::signals::Ending;
-use crate::store::record::{ONE_BYTE, Record};
+use crate::store::record::{Header, Record, completed_header};
 
 /// Whether a handler's answer was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ impl Execution {
                         core.invalidate_cached(&call.key);
                     }
                     self.succeeded();
-                    if self.is_protected() { Ok(Storage::Stored) } else { self.without_record() }
+                    self.storage(Storage::Stored)
                 }
                 FinishResult::Committed => {
                     self.succeeded();
@@ -85,28 +84,29 @@ impl Execution {
     /// Places the answer, or the reason why it cannot be stored. Also returns until when its parts are kept,
     /// in epoch seconds, if it has any.
     async fn place(&self, answer: Answer, until: Deadline) -> (Stored, Option<i64>) {
-        let Inner { core, own_record, .. } = &*self.inner;
+        let Inner { core, call, .. } = &*self.inner;
         // While DynamoDB's time is not known, no part can be written.
         let stamp = core.table.clock.moment().stamp();
         let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
-        let (owner, time) = (own_record.owner, self.time_for_parts(until));
-        let parts = in_parts.map(|expires_at| PartsPlan { owner, expires_at, time });
-        let place = Place { parts, ..self.place_in_record() };
-        let stored = core.place_answer(answer, place).await.unwrap_or_else(|unstorable| {
-            self.report_unstorable(&unstorable.to_string());
-            unstorable.replacement()
-        });
+        let time = in_parts.map(|_| self.time_for_parts(until));
+        let mut record = self.completed_header();
+        record.expires_at = in_parts.unwrap_or(record.expires_at);
+        let stored = match core.place_answer(answer, call, &record, time).await {
+            Ok((stored, _)) => stored,
+            Err(unstorable) => {
+                self.report_unstorable(&unstorable.to_string());
+                unstorable.replacement()
+            }
+        };
         let in_parts = in_parts.filter(|_| matches!(stored, Stored::Parts(_)));
         (stored, in_parts)
     }
 
-    /// The place of an answer that must lie in the record.
-    pub(crate) fn place_in_record(&self) -> Place<'_> {
-        let Inner { core, call, own_record, .. } = &*self.inner;
+    /// An estimate of the record once it is completed, to compute its size.
+    pub(crate) fn completed_header(&self) -> Header {
+        let Inner { core, me, attempt, .. } = &*self.inner;
         let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
-        let rest =
-            own_record.completed_bytes(&core.table.schema, completed_at, expires_at, ONE_BYTE);
-        Place { key: &call.key, policy: &call.policy, rest, parts: None }
+        completed_header(*me, *attempt, completed_at, expires_at)
     }
 
     /// How long writing parts may take: half of the time that is left, and of a lease that is not renewed.
@@ -123,34 +123,33 @@ impl Execution {
         report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
-    /// A commit without a record may still be applied. Then its answer counts, not the handler's.
-    fn without_record(&self) -> Result<Storage, End> {
-        if self.has_commit_in_doubt() {
+    /// How the answer is stored. A commit without a record may still be applied: then its answer counts, not
+    /// the handler's.
+    fn storage(&self, of_record: Storage) -> Result<Storage, End> {
+        if self.finish().has_commit_in_doubt() {
             return Err(commit_unknown().into());
         }
-        Ok(Storage::Unprotected)
+        Ok(if self.is_protected() { of_record } else { Storage::Unprotected })
     }
 
     async fn unconfirmed(&self, error: Error) -> Result<Storage, End> {
-        if !self.is_protected() {
+        if self.is_protected() {
+            self.ended_as(Ending::UNCONFIRMED);
+            tracing::error!(
+                operation = self.operation(), attempt = self.attempt(), %error,
+                "the handler ran and its completion could not be confirmed: it may run again once \
+                 the lease is over"
+            );
+        } else {
             self.ended_as(Ending::FAIL_OPEN);
-            return self.without_record();
         }
-        self.ended_as(Ending::UNCONFIRMED);
-        tracing::error!(
-            operation = self.operation(), attempt = self.attempt(), %error,
-            "the handler ran and its completion could not be confirmed: it may run again once \
-             the lease is over"
-        );
-        if self.has_commit_in_doubt() {
-            return Err(commit_unknown().into());
-        }
-        if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
+        let storage = self.storage(Storage::Unconfirmed)?;
+        if self.is_protected() && is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
             self.undo().await;
         }
         match self.policy().unconfirmed {
-            Unconfirmed::Answer => Ok(Storage::Unconfirmed),
-            Unconfirmed::Error => Err(outcome_unknown(error).into()),
+            Unconfirmed::Error if self.is_protected() => Err(outcome_unknown(error).into()),
+            Unconfirmed::Error | Unconfirmed::Answer => Ok(storage),
         }
     }
 
@@ -158,8 +157,7 @@ impl Execution {
     pub(crate) async fn own_answer(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
-        let record =
-            session.last.take().filter(|record| record.header.owner == self.inner.own_record.owner);
+        let record = session.last.take().filter(|record| record.header.owner == self.inner.me);
         match record.and_then(|record| record.answer) {
             Some(stored) => self.open(stored).await.unwrap_or_else(unread),
             None => unread(session.take_error()),

@@ -1,18 +1,17 @@
 //! What all calls of one [`Idempotency`](crate::Idempotency) share.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::answer::codec::Coding;
 use crate::error::Error;
 use crate::policy::Policy;
 use crate::run::cache::Cache;
-use crate::run::transaction::items::token;
 use crate::signals::Log;
 use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{OwnerId, random_owner};
+use crate::store::record::random_owner;
 
+#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) table: Table,
     /// Whether idempotency is [switched off](crate::Builder::disabled): a [call](super::call::CallContext) then
@@ -22,8 +21,6 @@ pub(crate) struct Core {
     pub(crate) clock_tolerance: Duration,
     pub(crate) log: Log,
     pub(crate) coding: Coding,
-    /// The number of the last transaction.
-    pub(crate) transactions: AtomicU32,
     /// Completed answers that this process has seen, if it caches them.
     pub(crate) cache: Option<Cache>,
 }
@@ -44,14 +41,6 @@ impl Core {
         RecordKey::new(scope, &random_owner()?.to_string(), KeyForm::Verbatim, limit)
     }
 
-    /// A client request token, which is the same for each try of one transaction.
-    pub(crate) fn token(&self, owner: OwnerId) -> String {
-        token(owner, self.transactions.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// The cache of this process.
-impl Core {
     /// Removes the answer of a record that this process has changed.
     pub(crate) fn invalidate_cached(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {

@@ -14,9 +14,8 @@ use crate::run::cache::{Entry, Generation};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::hook::{Reconciled, Resolved};
-use crate::run::placement::{PartsPlan, Place};
 use crate::store::record::{
-    self, Bound, Item, ONE_BYTE, OwnerId, Record, check_steps, steps_bytes,
+    Item, OwnerId, Record, check_steps, completed_header, random_owner, steps_bytes,
 };
 use crate::store::{self, Consistency};
 
@@ -248,7 +247,7 @@ impl<'a> Session<'a> {
         write: &Write,
         limit: Duration,
     ) -> Result<Option<Stored>, Error> {
-        let CallContext { key, fingerprint, policy, answers, .. } = self.call;
+        let CallContext { key, policy, answers, .. } = self.call;
         let answer = match resolved {
             Reconciled::Completed(answer) => answers.stored(answer),
             Reconciled::Failed(Some(failure)) => {
@@ -258,14 +257,9 @@ impl<'a> Session<'a> {
             }
             Reconciled::Failed(None) | Reconciled::Execute | Reconciled::Refuse => return Ok(None),
         };
-        let (schema, of) = (&self.core.table.schema, (key, &fingerprint.to_store()));
-        let item = record::item(schema, of, &write.record, Some(ONE_BYTE));
         // `limit` is half of the time that is left. The other half is for the record.
-        let (owner, expires_at) = (self.me, write.record.expires_at);
-        let parts = Some(PartsPlan { owner, expires_at, time: limit });
-        let place = Place { key, policy, rest: record::item_bytes(&item, Bound::Upper), parts };
-        match self.core.place_answer(answer, place).await {
-            Ok(stored) => Ok(Some(stored)),
+        match self.core.place_answer(answer, self.call, &write.record, Some(limit)).await {
+            Ok((stored, _)) => Ok(Some(stored)),
             Err(Unstorable::PartsNotWritten(error)) => Err(error),
             Err(unstorable) => {
                 report_unstorable(self.kind, key.operation(), &unstorable.to_string());
@@ -294,12 +288,13 @@ impl<'a> Session<'a> {
         self.note_reply(write, reply)
     }
 
-    /// The token of a transaction. Each content has its own.
+    /// The token of a transaction. Each content has its own, which is random. It only saves work: the
+    /// condition of the record keeps the transaction from being applied twice, whatever its token.
     fn token(&mut self, write: &Write) -> String {
         match &self.sent {
             Some((sent, token)) if sent == write => token.clone(),
             Some(_) | None => {
-                let token = self.core.token(self.me);
+                let token = random_owner().unwrap_or(self.me).to_string();
                 self.sent = Some((write.clone(), token.clone()));
                 token
             }
@@ -324,8 +319,6 @@ impl<'a> Session<'a> {
             }
             WriteResult::Conflict(error) => WriteResult::Conflict(self.note_error(error)),
             WriteResult::TokenUsed(error) => {
-                // The token was used with other contents. The condition of the record keeps the
-                // transaction from being applied twice, whatever its token.
                 self.sent = None;
                 WriteResult::TokenUsed(self.note_error(error))
             }
@@ -410,15 +403,6 @@ pub(crate) fn report_unstorable(kind: SessionKind, operation: &str, reason: &str
 /// Represents a record that cannot be decoded.
 fn unknown_owner_record(me: &OwnerId) -> Header {
     let epoch = Timestamp::from_millis(0);
-    Header {
-        owner: me.alternate(),
-        state: State::Failed,
-        attempt: 0,
-        released_attempts: 0,
-        created_at: epoch,
-        completed_at: None,
-        expires_at: 0,
-        steps: None,
-        is_same_request: false,
-    }
+    let record = completed_header(me.alternate(), 0, epoch, 0);
+    Header { state: State::Failed, completed_at: None, is_same_request: false, ..record }
 }

@@ -19,7 +19,7 @@ use crate::signals::Ending;
 #[cfg(feature = "http")]
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
-use crate::store::record::{OwnRecord, Record, random_owner};
+use crate::store::record::{OwnerId, Record, random_owner};
 
 /// The running operation, as its handler sees it.
 ///
@@ -58,7 +58,8 @@ pub struct Execution {
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
     pub(crate) call: CallContext,
-    pub(crate) own_record: OwnRecord,
+    pub(crate) me: OwnerId,
+    pub(crate) attempt: u32,
     /// The text form of the owner.
     owner: String,
     /// The machine that holds the lease and finishes the record.
@@ -106,7 +107,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        if self.is_protected() { self.inner.own_record.attempt } else { 0 }
+        if self.is_protected() { self.inner.attempt } else { 0 }
     }
 
     /// This attempt's identity, random and unique: 32 hex digits.
@@ -240,7 +241,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> DerivedKey {
-        DerivedKey::child(&self.inner.own_record.key, label)
+        DerivedKey::child(&self.inner.call.key, label)
     }
 
     /// Says that the handler rejected the request and has changed nothing. Its answer is sent and
@@ -290,19 +291,14 @@ impl Execution {
             let failure = taken.answer.filter(|_| taken.header.state == State::Failed);
             (taken.steps, failure)
         });
-        let own_record = OwnRecord {
-            key: call.key.clone(),
-            owner: *grant.knowledge.me(),
-            attempt: grant.attempts.number,
-            fingerprint: call.fingerprint.to_store(),
-            created_at: grant.attempts.created_at.unwrap_or_else(|| core.table.clock.guess()),
-        };
+        let (me, attempt) = (*grant.knowledge.me(), grant.attempts.number);
         let rules = call.rules(core, false);
         let inner = Inner {
             core: Arc::clone(core),
             call,
-            owner: own_record.owner.to_string(),
-            own_record,
+            owner: me.to_string(),
+            me,
+            attempt,
             finish: Mutex::new(Finish::new(grant, rules, window, core.table.clock.moment())),
             committed: tokio::sync::Mutex::default(),
             handler: AtomicWaker::new(),
@@ -336,12 +332,12 @@ impl Execution {
 
     /// A new session for the writes of this execution.
     pub(crate) fn session(&self) -> Session<'_> {
-        let Inner { core, call, own_record, .. } = &*self.inner;
-        Session::new(core, call, own_record.owner, SessionKind::Execution)
+        let Inner { core, call, me, .. } = &*self.inner;
+        Session::new(core, call, *me, SessionKind::Execution)
     }
 
     pub(crate) fn operation(&self) -> &str {
-        self.inner.own_record.key.operation()
+        self.inner.call.key.operation()
     }
 
     pub(crate) fn has_record(&self) -> bool {

@@ -13,7 +13,6 @@ pub(crate) mod handler_lease;
 pub(crate) mod hook;
 pub(crate) mod kill_switch;
 pub(crate) mod parts;
-pub(crate) mod placement;
 pub(crate) mod runner;
 pub(crate) mod snapshot;
 pub(crate) mod steps;

@@ -1,20 +1,23 @@
-//! The parts of large answers: written before the record is completed, read once a completed record
-//! was found, and never changed in between.
+//! Where an answer is stored: in its record, in parts next to it, or nowhere. Parts are written before
+//! the record is completed, read once a completed record was found, and never changed in between.
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::FutureExt as _;
 use futures_util::stream::{self, Stream as _, StreamExt as _, TryStreamExt as _};
 
 use crate::answer::split::{AnswerParts, MAX_PARTS_IN_FLIGHT, digest};
-use crate::answer::{Answer, Manifest, Stored, too_large};
+use crate::answer::{Answer, Manifest, Packed, Stored, Unstorable, pack, too_large};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::Policy;
-use crate::protocol::{MIN_LIMIT, Tries};
+use crate::protocol::{Header, MIN_LIMIT, Tries};
+use crate::run::call::CallContext;
 use crate::run::core::Core;
+use crate::signals;
 use crate::store::key::{PartName, RecordKey};
-use crate::store::record;
+use crate::store::record::{self, FAILED_BYTES};
 use crate::store::{Consistency, WriteResult};
 
 /// The error if parts are not written in time.
@@ -31,9 +34,66 @@ enum Unread {
 }
 
 impl Core {
-    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`. Tries until each
-    /// one is confirmed.
-    pub(crate) async fn write_parts(
+    /// Chooses the form of an answer of `record`, and writes its parts within `time`, if it has any. Without
+    /// `time` the answer must lie in the record. If the parts are not confirmed, it goes into the record. Also
+    /// returns the size of the record with it.
+    pub(crate) async fn place_answer(
+        &self,
+        answer: Answer,
+        call: &CallContext,
+        record: &Header,
+        time: Option<Duration>,
+    ) -> Result<(Stored, usize), Unstorable> {
+        let CallContext { key, fingerprint, policy, .. } = call;
+        let schema = &self.table.schema;
+        let rest = record::bytes_without_answer(schema, (key, &fingerprint.to_store()), record);
+        let time = time.filter(|_| key.longest_part() <= schema.max_key_bytes());
+        let (owner, body_bytes) = (time.map(|_| &record.owner), answer.body().len());
+        let Packed { stored, parts } = pack(answer, rest, owner, self.coding.of(key), policy)?;
+        let parts_bytes = parts.as_ref().map_or(0, |parts| parts.manifest.bytes);
+        let bytes = stored.bytes();
+        signals::answer(key.operation(), body_bytes, bytes + parts_bytes);
+        let placed = (stored, rest + bytes);
+        let (Some(parts), Some(time)) = (parts, time) else { return Ok(placed) };
+        if is_broken(FaultPoint::CompleteBeforeParts) {
+            return Ok(placed);
+        }
+        // Boxed: few answers have parts.
+        let writing = Box::pin(self.write_parts(key, &parts, record.expires_at, time));
+        let Err(error) = writing.await else { return Ok(placed) };
+        let Some(in_record) = parts.in_record() else {
+            return Err(Unstorable::PartsNotWritten(error));
+        };
+        tracing::warn!(
+            operation = key.operation(), %error,
+            "an answer's parts were not confirmed: it goes into its record"
+        );
+        let stored = Stored::Encoded(in_record);
+        let bytes = rest + stored.bytes();
+        Ok((stored, bytes))
+    }
+
+    /// Returns the form of a failure that is kept, if it can be stored next to so many bytes of
+    /// steps.
+    pub(crate) fn place_failure(
+        &self,
+        failure: Answer,
+        steps: usize,
+        key: &RecordKey,
+        policy: &Policy,
+    ) -> Option<Stored> {
+        let packed = pack(failure, FAILED_BYTES + steps, None, self.coding.of(key), policy);
+        let packed = packed.inspect_err(|reason| {
+            tracing::error!(
+                operation = key.operation(), %reason,
+                "a failure that is kept cannot be replayed"
+            );
+        });
+        packed.ok().map(|packed| packed.stored)
+    }
+
+    /// Writes an answer's parts, to be kept until `expires_at` in epoch seconds, within `time`.
+    async fn write_parts(
         &self,
         key: &RecordKey,
         parts: &AnswerParts,
@@ -41,66 +101,45 @@ impl Core {
         time: Duration,
     ) -> Result<(), Error> {
         let time = time.max(MIN_LIMIT);
-        let clock = &self.table.clock;
-        let until = clock.lasting(time);
-        let mut tries = Tries::until(until);
-        let mut missing: Vec<u32> = (0..parts.manifest.parts).collect();
-        let writing = async {
-            loop {
-                let writes = stream::iter(std::mem::take(&mut missing)).map(|number| {
-                    let written = async move {
-                        // The timer is checked only after this future is polled.
-                        if clock.is_over(until) {
-                            return Err(late());
-                        }
-                        let limit = self.time_until(Some(until));
-                        self.write_part(key, parts, number, expires_at, limit).await
-                    };
-                    written.map(move |written| (number, written)).boxed()
-                });
-                let mut writes = writes.buffer_unordered(parts.manifest.max_writes_in_flight());
-                let mut failed = None;
-                while let Some((number, written)) = writes.next().await {
-                    match written {
-                        Ok(()) => {}
-                        // A later try would fail as well.
-                        Err(error) if error.kind() == ErrorKind::Configuration => {
-                            return Err(error);
-                        }
-                        Err(error) => {
-                            missing.push(number);
-                            failed.get_or_insert(error);
-                        }
-                    }
-                }
-                let Some(error) = failed else { return Ok(()) };
-                if !clock.wait(&mut tries).await {
-                    return Err(error);
-                }
-            }
-        };
-        clock.within(time, writing).await.unwrap_or_else(|| Err(late()))
+        let until = self.table.clock.lasting(time);
+        let writes = stream::iter(0..parts.manifest.parts)
+            .map(|number| self.write_part(key, parts, number, expires_at, until).boxed());
+        let writes = writes.buffer_unordered(parts.manifest.max_writes_in_flight());
+        let written = self.table.clock.within(time, writes.try_collect()).await;
+        written.unwrap_or_else(|| Err(late()))
     }
 
+    /// Writes a part, and tries until it is confirmed.
     async fn write_part(
         &self,
         key: &RecordKey,
         parts: &AnswerParts,
         number: u32,
         expires_at: i64,
-        limit: Duration,
+        until: Deadline,
     ) -> Result<(), Error> {
-        let manifest = &parts.manifest;
+        let (clock, manifest) = (&self.table.clock, &parts.manifest);
         let key = self.part_key(key, manifest, number)?;
-        let bytes = parts.part(number);
-        let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
-        match write.await.outcome {
-            WriteResult::Applied | WriteResult::Rejected(_) => Ok(()),
-            WriteResult::Conflict(error)
-            | WriteResult::TokenUsed(error)
-            | WriteResult::Invalid(error)
-            | WriteResult::NotApplied(error)
-            | WriteResult::Unknown(error) => Err(error),
+        let mut tries = Tries::until(until);
+        loop {
+            // The timer is checked only after this future is polled.
+            if clock.is_over(until) {
+                return Err(late());
+            }
+            let (bytes, limit) = (parts.part(number), tries.limit(clock.moment()));
+            let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
+            let error = match write.await.outcome {
+                WriteResult::Applied | WriteResult::Rejected(_) => return Ok(()),
+                WriteResult::Conflict(error)
+                | WriteResult::TokenUsed(error)
+                | WriteResult::Invalid(error)
+                | WriteResult::NotApplied(error)
+                | WriteResult::Unknown(error) => error,
+            };
+            // After an error of the configuration, a later try would fail as well.
+            if error.kind() == ErrorKind::Configuration || !clock.wait(&mut tries).await {
+                return Err(error);
+            }
         }
     }
 

@@ -75,12 +75,6 @@ impl<V, E> From<Error> for RunOutcome<V, E> {
     }
 }
 
-impl<V, E> From<Panic> for RunOutcome<V, E> {
-    fn from(panic: Panic) -> Self {
-        Self::Panicked(panic, None)
-    }
-}
-
 /// Runs the handler of an acquired key.
 pub(crate) async fn run<V, E, F, Fut>(
     encoding: &impl Encoding<V, E>,
@@ -121,7 +115,7 @@ where
         Some(Ok(Err(error))) => RunOutcome::Failed(error),
         Some(Err(panic)) => {
             encoding.panicked(&panic);
-            panic.into()
+            RunOutcome::Panicked(panic, None)
         }
     };
     if let Some(end) = execution.close().await {
@@ -181,7 +175,7 @@ fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) ->
 async fn finish<V, E>(
     encoding: &impl Encoding<V, E>,
     execution: &Execution,
-    outcome: RunOutcome<V, E>,
+    mut outcome: RunOutcome<V, E>,
 ) -> RunOutcome<V, E> {
     let conclusion = match &outcome {
         RunOutcome::Panicked(..) | RunOutcome::Ended(_) => Conclusion::Failed(None),
@@ -192,15 +186,11 @@ async fn finish<V, E>(
     match conclusion {
         Conclusion::Failed(failure) => execution.fail(failure).await,
         Conclusion::NothingExecuted => execution.undo().await,
-        Conclusion::Completed(answer) => {
-            return match (execution.complete(answer).await, outcome) {
-                (Ok(storage), RunOutcome::Returned(value, _)) => {
-                    RunOutcome::Returned(value, storage)
-                }
-                (Ok(_), outcome) => outcome,
-                (Err(end), _) => end.into(),
-            };
-        }
+        Conclusion::Completed(answer) => match (execution.complete(answer).await, &mut outcome) {
+            (Ok(stored), RunOutcome::Returned(_, storage)) => *storage = stored,
+            (Ok(_), _) => {}
+            (Err(end), _) => return end.into(),
+        },
     }
     outcome
 }

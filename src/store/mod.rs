@@ -3,18 +3,15 @@
 
 #[cfg(feature = "admin")]
 mod admin;
-mod cancellation;
 mod components;
 mod create;
 mod expression;
 mod inspect;
 pub(crate) mod key;
 mod observer;
-mod parts;
 pub(crate) mod record;
 mod request_error;
 pub(crate) mod schema;
-mod steps;
 #[cfg(feature = "admin")]
 mod sweep;
 mod transact;
@@ -35,16 +32,16 @@ use aws_sdk_dynamodb::types::{
 use futures_util::TryFutureExt;
 
 use self::expression::Change;
-use self::observer::{Observed, Observer};
-use self::record::Item;
+use self::observer::{Observed, observe};
+use self::record::{Item, OwnerId};
 use self::request_error::{DynamoError, RequestError};
 use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
 use crate::fingerprint::StoredFingerprint;
-use crate::protocol::{self, Form, Write};
+use crate::protocol::{self, Condition, Form, Term, Write};
 use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
-use crate::store::schema::TableSchema;
+use crate::store::schema::{Attribute, TableSchema};
 
 pub(crate) use self::expression::Expression;
 pub(crate) use self::inspect::{Access, Obstacle};
@@ -121,6 +118,44 @@ impl Table {
             Form::Stamp => change.lease(&write.record),
         }
         self.update(of.0, change, limit).await
+    }
+
+    /// Writes one part of an answer. Its key identifies its content. So if the condition fails
+    /// because the part exists and stays long enough, the part is in the table.
+    pub(crate) async fn put_part(
+        &self,
+        key: &RecordKey,
+        owner: &OwnerId,
+        expires_at: i64,
+        bytes: Vec<u8>,
+        limit: Duration,
+    ) -> Reply<WriteResult> {
+        let condition = Condition::absent().or(&[Term::ExpiresBefore(expires_at)]);
+        let condition = Expression::of(&self.schema, &condition);
+        let item = record::part_item(&self.schema, key, owner, expires_at, bytes);
+        self.put(item, condition, limit).await
+    }
+
+    /// Stores a step of an operation: as a member of the map of steps, or as a new map. An owner
+    /// stores only one value under a name, and a delayed request for a new map finds one, so delayed
+    /// requests change nothing.
+    pub(crate) async fn store_step(
+        &self,
+        (key, owner): (&RecordKey, OwnerId),
+        (name, value): (&str, AttributeValue),
+        has_map: bool,
+        limit: Duration,
+    ) -> Reply<WriteResult> {
+        let held = Condition::held_by(owner);
+        let condition = if has_map { held } else { held.and(Term::NoSteps) };
+        let mut change = Change::on(Expression::of(&self.schema, &condition));
+        if has_map {
+            change.set_member(Attribute::Steps, name, value);
+        } else {
+            let steps = Item::from([(name.to_owned(), value)]);
+            change.set(Attribute::Steps, AttributeValue::M(steps));
+        }
+        self.update(key, change, limit).await
     }
 
     /// Reads the item of a key.
@@ -204,9 +239,7 @@ impl Table {
         limit: Duration,
     ) -> (Result<T, RequestError>, Observed) {
         let limit = limit.min(self.request_timeout);
-        let observer = Observer::new(&self.clock.local);
-        let answer = self.clock.within(limit, observer.observe(request)).await;
-        let seen = observer.seen();
+        let (answer, seen) = observe(&self.clock, limit, request).await;
         match seen.time {
             Some(time) => self.clock.observe(time),
             None if seen.was_answered => self.clock.trust_local(),

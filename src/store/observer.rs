@@ -1,8 +1,10 @@
 //! Observes what the SDK's result does not contain: DynamoDB's clock, and whether an earlier try of
 //! the same call may have been executed.
 
+use std::cell::RefCell;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -16,7 +18,7 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 
 use super::components;
-use crate::clock::{Local, LocalClocks, StoreTime, Timestamp};
+use crate::clock::{Clock, Local, LocalClocks, StoreTime, Timestamp};
 
 tokio::task_local! {
     /// The observer of the request that is being sent.
@@ -24,10 +26,9 @@ tokio::task_local! {
 }
 
 /// What the interceptor has observed of one request.
-#[derive(Clone)]
-pub(super) struct Observer {
+struct Observer {
     local: LocalClocks,
-    seen: Arc<Mutex<Observed>>,
+    seen: RefCell<Observed>,
 }
 
 /// The interceptor. It belongs to the client: for an interceptor of a single request the SDK would
@@ -45,8 +46,8 @@ pub(crate) struct Snapshot {
     pub(crate) is_prepared: AtomicBool,
 }
 
-/// Returns the same client, with its connections and credentials, whose requests an [`Observer`] can
-/// observe.
+/// Returns the same client, with its connections and credentials, whose requests [`observe`] can
+/// send.
 ///
 /// Between two tries it waits at most an eighth of `request_timeout`. The first request of a call
 /// may take half of that timeout, so the SDK's four tries fit even if each of them is throttled.
@@ -78,19 +79,18 @@ pub(super) struct Observed {
     sent: Option<Local>,
 }
 
-impl Observer {
-    pub(super) fn new(local: &LocalClocks) -> Self {
-        Self { local: local.clone(), seen: Arc::default() }
-    }
-
-    /// Sends a request of an [`observable`] client. The SDK runs its interceptors within this future.
-    pub(super) fn observe<F: Future>(&self, request: F) -> impl Future<Output = F::Output> {
-        OBSERVER.scope(self.clone(), request)
-    }
-
-    pub(super) fn seen(&self) -> Observed {
-        std::mem::take(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+/// Sends a request of an [`observable`] client, and stops waiting after `limit`. The SDK runs its
+/// interceptors within this future.
+pub(super) async fn observe<F: Future>(
+    clock: &Clock,
+    limit: Duration,
+    request: F,
+) -> (Option<F::Output>, Observed) {
+    let observer = Observer { local: clock.local.clone(), seen: RefCell::default() };
+    let mut sending = pin!(OBSERVER.scope(observer, request));
+    let answer = clock.within(limit, sending.as_mut()).await;
+    let observer = sending.take_value();
+    (answer, observer.map(|observer| observer.seen.into_inner()).unwrap_or_default())
 }
 
 /// Updates the observer of the request that is being sent.
@@ -98,7 +98,7 @@ fn with_observer(f: impl FnOnce(&mut Observed, Local)) {
     // Requests without an observer are not observed, for example those that create the table.
     let _ = OBSERVER.try_with(|Observer { local, seen }| {
         let now = local.now();
-        f(&mut seen.lock().unwrap_or_else(PoisonError::into_inner), now);
+        f(&mut seen.borrow_mut(), now);
     });
 }
 

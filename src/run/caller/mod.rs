@@ -67,13 +67,11 @@ pub(crate) fn acquire(
     call: CallContext,
 ) -> BoxFuture<'_, Result<Execution, End>> {
     let acquiring = async move {
-        match Caller::new(core, &call, Goal::Own, false)?.perform(Step::Start).await? {
-            Progress::Acquired(execution) => Ok(execution),
-            Progress::Abandoned(_)
-            | Progress::ItemsRejected(_)
-            | Progress::Written
-            | Progress::NothingWritten => Err(abandoned().into()),
-        }
+        let mut caller = Caller::new(core, &call, Goal::Own, false)?;
+        let Progress::Acquired(execution) = caller.perform(Step::Start).await? else {
+            return Err(abandoned().into());
+        };
+        Ok(execution)
     };
     acquiring.boxed()
 }
@@ -127,7 +125,10 @@ impl<'a> Caller<'a> {
                 return progress;
             }
             Ok(Progress::Written) if self.goal == Goal::Own => (Ending::RECONCILED, None),
-            Ok(Progress::Written) => self.ending_of_transaction(),
+            Ok(Progress::Written) => {
+                let grant = self.machine.grant();
+                (Self::success(&grant), Some(grant.attempts.number))
+            }
             Ok(Progress::NothingWritten) => (Ending::NOT_WRITTEN, None),
             Err(End::Replayed(_) | End::Committed(_)) => (Ending::REPLAY, None),
             Err(End::FailureReplayed(_)) => (Ending::REPLAY_FAILURE, None),
@@ -213,38 +214,23 @@ impl<'a> Caller<'a> {
         let grant = self.machine.grant();
         // The record has the steps of earlier attempts.
         let taken_over = self.session.taken_over.take().filter(|_| grant.taken_over.is_some());
-        let success = match window {
-            None => Ending::FAIL_OPEN,
-            Some(_) => self.ending_of_handler(&grant),
-        };
+        let success = if window.is_some() { Self::success(&grant) } else { Ending::FAIL_OPEN };
+        if success == Ending::TAKEOVER {
+            let (operation, attempt) = (self.call.key.operation(), grant.attempts.number);
+            tracing::warn!(operation, attempt, "an abandoned operation is taken over");
+            signals::takeover(operation);
+        }
         Execution::new(self.core, self.call.clone(), grant, window, taken_over, success)
     }
 
-    /// The ending of the execution if it succeeds.
-    fn ending_of_handler(&self, grant: &Grant) -> Ending {
+    /// The ending of an attempt that succeeds.
+    fn success(grant: &Grant) -> Ending {
         let is_first = grant.attempts.number.saturating_sub(grant.attempts.released) <= 1;
         match grant.taken_over.as_ref().map(|taken_over| taken_over.state) {
-            Some(State::Pending { .. }) => {
-                let (operation, attempt) = (self.call.key.operation(), grant.attempts.number);
-                tracing::warn!(operation, attempt, "an abandoned operation is taken over");
-                signals::takeover(operation);
-                Ending::TAKEOVER
-            }
+            Some(State::Pending { .. }) => Ending::TAKEOVER,
             None if is_first => Ending::FIRST,
             None | Some(State::Completed | State::Failed | State::Released) => Ending::RETRY,
         }
-    }
-
-    /// The ending and the attempt of a call whose transaction was applied.
-    fn ending_of_transaction(&self) -> (Ending, Option<u32>) {
-        let grant = self.machine.grant();
-        let attempt = grant.attempts.number;
-        let ending = match grant.taken_over.map(|taken_over| taken_over.state) {
-            Some(State::Pending { .. }) => Ending::TAKEOVER,
-            _ if attempt > 1 => Ending::RETRY,
-            _ => Ending::FIRST,
-        };
-        (ending, Some(attempt))
     }
 
     /// The answer in the record that was seen last.

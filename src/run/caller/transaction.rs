@@ -6,10 +6,9 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use super::{Caller, Progress};
 use crate::answer::{Answer, Stored, Unstorable};
 use crate::protocol::Goal;
-use crate::run::call::{CallContext, End};
-use crate::run::placement::Place;
+use crate::run::call::End;
 use crate::run::transaction::items;
-use crate::store::record::{ONE_BYTE, OwnRecord};
+use crate::store::record::completed_header;
 
 impl Caller<'_> {
     pub(super) async fn transact(
@@ -51,22 +50,11 @@ impl Caller<'_> {
 
     /// Chooses the form of an answer, which must lie in the record. Also returns the record's size.
     async fn place(&self, answer: Answer) -> Result<(Stored, usize), Unstorable> {
-        let CallContext { key, fingerprint, policy, answers, .. } = self.call;
-        let table = &self.core.table;
-        let created_at = table.clock.guess();
+        let now = self.core.table.clock.guess();
         // An estimate of the record, to compute its size.
-        let own_record = OwnRecord {
-            key: key.clone(),
-            owner: self.session.me,
-            attempt: 1,
-            fingerprint: fingerprint.to_store(),
-            created_at,
-        };
-        let expires_at = created_at.plus(policy.retention).seconds_up();
-        let rest = own_record.completed_bytes(&table.schema, created_at, expires_at, ONE_BYTE);
-        let place = Place { key, policy, rest, parts: None };
-        let stored = self.core.place_answer(answers.stored(answer), place).await?;
-        let bytes = rest + stored.bytes();
-        Ok((stored, bytes))
+        let expires_at = now.plus(self.call.policy.retention).seconds_up();
+        let record = completed_header(self.session.me, 1, now, expires_at);
+        let answer = self.call.answers.stored(answer);
+        self.core.place_answer(answer, self.call, &record, None).await
     }
 }

@@ -3,8 +3,6 @@
 //! DynamoDB applies at most one of the commits, the release and the kept failure of an owner, because of
 //! their conditions. No owner sends both a release and a completion.
 
-use std::time::Duration;
-
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -31,11 +29,6 @@ pub(crate) struct Commit {
 }
 
 impl Execution {
-    /// Whether a commit of this execution may still be applied.
-    pub(crate) fn has_commit_in_doubt(&self) -> bool {
-        self.finish().has_commit_in_doubt()
-    }
-
     /// Writes `items` and the completed record with `response` as its answer, in one transaction:
     /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
     /// the handler returns. [`run`](crate::Call::run) returns it as its own type.
@@ -104,7 +97,7 @@ impl Execution {
     }
 
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
-        let Inner { core, call, own_record, finish, .. } = &*self.inner;
+        let Inner { core, call, finish, .. } = &*self.inner;
         if matches!(commit.stored, Answer::Http(_)) != call.answers.is_http {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));
@@ -123,11 +116,10 @@ impl Execution {
         }
         let now = core.table.clock.moment();
         self.finish().may_commit().map_err(no_commit)?;
-        let (stored, place) = (call.answers.stored(stored), self.place_in_record());
-        let rest = place.rest;
-        let response = core.place_answer(stored, place).await?;
+        let (stored, record) = (call.answers.stored(stored), self.completed_header());
+        let (response, record_bytes) = core.place_answer(stored, call, &record, None).await?;
         let until = self.finish().tries_until(now);
-        items::prepare(&core.table, &own_record.key, rest + response.bytes(), &mut items)?;
+        items::prepare(&core.table, &call.key, record_bytes, &mut items)?;
         let mut session = self.session();
         (session.answer, session.items) = (Some(response), items);
         *committed = Some(answer);
@@ -136,10 +128,14 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits until no commit in another task runs. `None` if that takes too long.
+    /// Waits until no commit in another task runs, for the longest time that one takes: for its tries, as long
+    /// again to resolve a doubt, and for a read of the record. `None` if its future is not polled.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
-        core.table.clock.within(self.longest_commit(), committed.lock()).await
+        let table = &core.table;
+        let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
+        let longest = tries.saturating_add(table.request_timeout);
+        table.clock.within(longest, committed.lock()).await
     }
 
     /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
@@ -235,14 +231,6 @@ impl Execution {
             | FinishResult::NotCommitted(_)
             | FinishResult::Unconfirmed => None,
         }
-    }
-
-    /// The longest time that a commit in another task takes: for its tries, as long again to resolve a doubt,
-    /// and for a read of the record. A commit whose future is not polled never ends.
-    fn longest_commit(&self) -> Duration {
-        let table = &self.inner.core.table;
-        let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
-        tries.saturating_add(table.request_timeout)
     }
 
     /// The tries of a write or read of this execution that begins now.

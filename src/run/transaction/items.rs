@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
 use crate::error::{Error, MAX_TRANSACTION_ITEMS};
 use crate::store::Table;
 use crate::store::key::RecordKey;
-use crate::store::record::{self, Bound, Item, MAX_ITEM_BYTES, OwnerId};
+use crate::store::record::{self, Bound, Item, MAX_ITEM_BYTES};
 
 /// DynamoDB's limit for all items of a transaction, in bytes.
 const MAX_TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
@@ -146,29 +146,4 @@ fn is_same_table(a: &str, b: &str) -> bool {
 
 fn bare(table: &str) -> &str {
     table.rsplit('/').next().unwrap_or(table)
-}
-
-/// DynamoDB's client request token, at most 36 bytes: the same for each try of one transaction. It only
-/// saves work. The condition of the record prevents a second application.
-pub(crate) fn token(owner: OwnerId, number: u32) -> String {
-    const MAX_BYTES: usize = 36;
-    let number = number.to_string();
-    let room = MAX_BYTES - 1 - number.len();
-    let owner = owner.to_string();
-    format!("{}-{number}", owner.get(..room).unwrap_or(&owner))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_fits_and_differs_by_its_number() {
-        let owner = OwnerId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-        assert_eq!(token(owner, 1), format!("{owner}-1"));
-        assert_eq!(token(owner, 999).len(), 36);
-        assert_eq!(token(owner, 1000).len(), 36);
-        assert_eq!(token(owner, u32::MAX).len(), 36);
-        assert_ne!(token(owner, 999), token(owner, 1000));
-    }
 }

@@ -55,12 +55,8 @@ pub(crate) async fn run_transaction<V, E>(
         }
         Ok(Ok(Ok(transaction))) => RunOutcome::Returned(transaction.response, Storage::NotStored),
         Ok(Ok(Err(error))) => RunOutcome::Failed(error),
-        Ok(Err(panic)) => {
-            if !encoding.panicked(&panic) {
-                return panic.into();
-            }
-            panic.into()
-        }
+        Ok(Err(panic)) if encoding.panicked(&panic) => RunOutcome::Panicked(panic, None),
+        Ok(Err(panic)) => return RunOutcome::Panicked(panic, None),
     };
     // A repeat of a completed operation gets the stored answer, whatever was prepared now.
     let found = match Caller::new(core, &call, Goal::LookUp, false) {

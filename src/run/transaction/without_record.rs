@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::{Transaction, items};
 use crate::error::Error;
-use crate::protocol::{FinishResult, OwnerId, Tries};
+use crate::protocol::{FinishResult, Tries};
 use crate::run::call::{CallContext, End};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
@@ -27,10 +27,9 @@ impl Core {
     fn write_items<'a>(
         &'a self,
         call: &'a CallContext,
-        owner: OwnerId,
         mut all: Vec<TransactWriteItem>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        let (clock, token) = (&self.table.clock, self.token(owner));
+        let clock = &self.table.clock;
         let end = clock.lasting(call.policy.completion_timeout);
         let mut tries = Tries::until(call.answer_by().map_or(end, |by| by.min(end)));
         let writing = async move {
@@ -38,25 +37,25 @@ impl Core {
             if all.is_empty() {
                 return Ok(());
             }
+            let token = random_owner()?.to_string();
             let mut in_doubt = false;
             loop {
                 let limit = tries.limit(clock.moment());
                 let sent = self.table.transact_items(None, (&all, &token), limit).await;
                 in_doubt |= sent.is_in_doubt;
-                let (error, is_final) = match sent.outcome {
+                let error = match sent.outcome {
                     WriteResult::Applied => return Ok(()),
                     WriteResult::ItemsRejected(error) if !in_doubt => return Err(error),
                     // Not sent again: with another token, the items could be applied twice.
                     WriteResult::ItemsRejected(_)
                     | WriteResult::Rejected(_)
                     | WriteResult::TokenUsed(_) => return Err(commit_unknown()),
-                    WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
-                        let is_final = !error.is_retryable();
-                        (error, is_final)
-                    }
-                    WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, false),
+                    WriteResult::NotApplied(error)
+                    | WriteResult::Invalid(error)
+                    | WriteResult::Conflict(error)
+                    | WriteResult::Unknown(error) => error,
                 };
-                if !is_final && clock.wait(&mut tries).await {
+                if error.is_retryable() && clock.wait(&mut tries).await {
                     continue;
                 }
                 if !in_doubt {
@@ -77,7 +76,7 @@ impl Execution {
     /// Commits the items of a call without a record.
     pub(super) async fn commit_items(&self, items: Vec<TransactWriteItem>) -> Result<(), Error> {
         let (core, call) = (&self.inner.core, &self.inner.call);
-        let written = core.write_items(call, self.inner.own_record.owner, items).await;
+        let written = core.write_items(call, items).await;
         let ended = match &written {
             Ok(()) => Some(FinishResult::Stored),
             Err(error) if error.is_outcome_unknown() => Some(FinishResult::Unknown),
@@ -100,7 +99,7 @@ pub(super) async fn run_without_record<V, E>(
             written.unwrap_or_else(RunOutcome::from)
         }
         Ok(Err(error)) => RunOutcome::Failed(error),
-        Err(panic) => panic.into(),
+        Err(panic) => RunOutcome::Panicked(panic, None),
     };
     let ending = match &outcome {
         RunOutcome::Ended(End::NoAnswer(error)) => Ending::of_error(error),
@@ -120,13 +119,13 @@ async fn write_transaction<V, E>(
 ) -> Result<RunOutcome<V, E>, Error> {
     let Transaction { response, items, on_condition_failed, .. } = transaction;
     let returned = |value| Ok(RunOutcome::Returned(value, Storage::Unprotected));
-    let written = core.write_items(call, random_owner()?, items).await;
+    let written = core.write_items(call, items).await;
     let Err(error) = written else { return returned(response) };
     let Some(failed) = error.condition_failed() else { return Err(error) };
     let answered = on_condition_failed.map(|answer| user_code::call(|| answer(failed)));
     match answered.transpose() {
         Ok(Some(Some(answer))) => returned(answer),
         Ok(Some(None) | None) => Err(error),
-        Err(panic) => Ok(panic.into()),
+        Err(panic) => Ok(RunOutcome::Panicked(panic, None)),
     }
 }

@@ -8,7 +8,6 @@
 //! are left over, in which steps under another name are found. What depends on the status, the
 //! recipe or the owner would stay hand-written, so the code would not become shorter.
 
-mod owner;
 mod stored_steps;
 
 use std::collections::HashMap;
@@ -17,14 +16,13 @@ use std::str::FromStr;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-pub(crate) use self::owner::random_owner;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::stored_steps::encode_steps;
 pub(crate) use self::stored_steps::{
     StoredStep, StoredSteps, check_steps, decode_steps, steps_bytes,
 };
 use crate::answer::Stored;
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, entropy};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 #[cfg(any(feature = "admin", test))]
@@ -34,6 +32,11 @@ use crate::store::key::RecordKey;
 use crate::store::schema::{Attribute, TableSchema};
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// An owner's id: 128 random bits from the operating system.
+pub(crate) fn random_owner() -> Result<OwnerId, Error> {
+    Ok(OwnerId(u128::from_be_bytes(entropy()?)))
+}
 
 /// The layout that this version writes.
 const FORMAT: i64 = 1;
@@ -221,7 +224,8 @@ impl Fields<'_> {
     }
 }
 
-/// What an owner knows of its record, which is enough to write all of it again.
+/// A record without its state.
+#[cfg(any(feature = "testing", test))]
 #[derive(Clone, Debug)]
 pub(crate) struct OwnRecord {
     pub(crate) key: RecordKey,
@@ -231,9 +235,9 @@ pub(crate) struct OwnRecord {
     pub(crate) created_at: Timestamp,
 }
 
+#[cfg(any(feature = "testing", test))]
 impl OwnRecord {
-    /// Returns the complete item of this record in a state. It can be written even if the pending
-    /// record no longer exists.
+    /// Returns the complete item of this record in a state.
     pub(crate) fn item(
         &self,
         schema: &TableSchema,
@@ -242,36 +246,41 @@ impl OwnRecord {
         expires_at: i64,
         response: Option<AttributeValue>,
     ) -> Item {
-        let header = Header {
-            owner: self.owner,
-            state,
-            attempt: self.attempt,
-            released_attempts: 0,
-            created_at: self.created_at,
-            completed_at,
-            expires_at,
-            steps: None,
-            is_same_request: true,
-        };
+        let header = completed_header(self.owner, self.attempt, self.created_at, expires_at);
+        let header = Header { state, completed_at, ..header };
         item(schema, (&self.key, &self.fingerprint), &header, response)
-    }
-
-    /// The [`item_bytes`] of this record once it is completed.
-    pub(crate) fn completed_bytes(
-        &self,
-        schema: &TableSchema,
-        completed_at: Timestamp,
-        expires_at: i64,
-        response: AttributeValue,
-    ) -> usize {
-        let (completed_at, response) = (Some(completed_at), Some(response));
-        let item = self.item(schema, State::Completed, completed_at, expires_at, response);
-        item_bytes(&item, Bound::Upper)
     }
 }
 
-/// An answer of one byte, to compute the size of the rest of a record.
-pub(crate) const ONE_BYTE: AttributeValue = AttributeValue::Null(true);
+/// A record that was created and completed at the same time. A later completion has the same size.
+pub(crate) const fn completed_header(
+    owner: OwnerId,
+    attempt: u32,
+    at: Timestamp,
+    expires_at: i64,
+) -> Header {
+    Header {
+        owner,
+        state: State::Completed,
+        attempt,
+        released_attempts: 0,
+        created_at: at,
+        completed_at: Some(at),
+        expires_at,
+        steps: None,
+        is_same_request: true,
+    }
+}
+
+/// An upper bound of the size of a record without its answer.
+pub(crate) fn bytes_without_answer(
+    schema: &TableSchema,
+    of: (&RecordKey, &StoredFingerprint),
+    header: &Header,
+) -> usize {
+    let one_byte = AttributeValue::Null(true);
+    item_bytes(&item(schema, of, header, Some(one_byte)), Bound::Upper)
+}
 
 /// The size limit of a failed record without its steps and its failure, in bytes.
 pub(crate) const FAILED_BYTES: usize = 8 * 1024;

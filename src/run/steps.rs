@@ -1,8 +1,8 @@
 //! Steps: parts of an operation whose results a later attempt gets back.
 
-mod known;
-
+use std::collections::HashSet;
 use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -11,14 +11,20 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use self::known::Steps;
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::run::execution::Execution;
+use crate::run::execution::{Execution, Inner};
 use crate::run::user_code;
-use crate::store::record::{Item, Record, State, StoredStep};
+use crate::store::record::{Item, Record, State, StoredStep, StoredSteps, steps_bytes};
 use crate::store::{Consistency, Reply, WriteResult};
+
+/// The longest name of a step, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// What the results of all steps of an operation may take, names included, in bytes. The rest of an
+/// item's 400 KB is for the other attributes and for a failure that is kept.
+const MAX_BYTES: usize = 256 * 1024;
 
 impl Execution {
     /// Runs one part of the operation once. The result of `work` is stored in the record, and a
@@ -88,12 +94,12 @@ impl Execution {
     where
         T: Serialize + DeserializeOwned,
     {
-        let (mut name, done) = self.inner.steps.reserve(name)?;
+        let (reserved, done) = self.inner.steps.reserve(name)?;
         if let Some(done) = done {
-            name.keep();
-            return Ok(done.read(name.text, self.coder())?);
+            reserved.keep();
+            return Ok(done.read(name, self.coder())?);
         }
-        if let Err(error) = self.may_start(name.text) {
+        if let Err(error) = self.may_start(name) {
             if error.kind() == ErrorKind::LeaseLost {
                 self.halt().await;
             }
@@ -101,9 +107,9 @@ impl Execution {
         }
         let value = user_code::run_or_resume(work).await.map_err(RunError::Handler)?;
         // The work has run: whatever happens to its result, the name is used.
-        name.keep();
+        reserved.keep();
         let json = to_json(&value);
-        let stored = self.store(name.text, json).await;
+        let stored = self.store(name, json).await;
         if self.is_lease_lost() {
             self.halt().await;
         }
@@ -112,7 +118,7 @@ impl Execution {
     }
 
     fn coder(&self) -> Coder<'_> {
-        self.inner.core.coding.of(&self.inner.own_record.key)
+        self.inner.core.coding.of(&self.inner.call.key)
     }
 
     /// An effect that begins after the lease has expired may overlap with that of the next owner.
@@ -143,26 +149,17 @@ impl Execution {
             }
             // Encoded only once, because a later try recognizes an earlier one by its bytes.
             let made = json.and_then(|json| StoredStep::new(name, json, self.coder()));
-            let (checkpoint, mut unstorable) = match self.inner.steps.make_room(name, made) {
-                Ok(checkpoint) => (checkpoint, None),
-                Err(reason) => (StoredStep::Unavailable, Some(unstorable(name, &reason))),
+            let error = match self.inner.steps.make_room(name, made) {
+                Ok(step) => match self.write_step(name, &step.encode()).await? {
+                    Ok(()) => return Ok(()),
+                    Err(invalid) => unstorable(name, "DynamoDB rejects it").with_source(invalid),
+                },
+                Err(reason) => unstorable(name, &reason),
             };
-            let mut value = checkpoint.encode();
-            while let Err(invalid) = self.write_step(name, &value).await? {
-                if unstorable.is_some() {
-                    return Err(unconfirmed(name, invalid));
-                }
-                value = StoredStep::Unavailable.encode();
-                unstorable =
-                    Some(self::unstorable(name, "DynamoDB rejects it").with_source(invalid));
-            }
-            match unstorable {
-                None => Ok(()),
-                Some(error) => {
-                    tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
-                    Err(error)
-                }
-            }
+            let written = self.write_step(name, &StoredStep::Unavailable.encode()).await?;
+            written.map_err(|invalid| unconfirmed(name, invalid))?;
+            tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
+            Err(error)
         };
         storing.boxed()
     }
@@ -174,7 +171,8 @@ impl Execution {
         name: &str,
         value: &AttributeValue,
     ) -> Result<Result<(), Error>, Error> {
-        let (table, own_record) = (&self.inner.core.table, &self.inner.own_record);
+        let Inner { core, call, me, .. } = &*self.inner;
+        let table = &core.table;
         let clock = &table.clock;
         let mut tries = self.tries();
         loop {
@@ -182,7 +180,7 @@ impl Execution {
             let has_map = self.inner.steps.begin_write();
             let step = (name, value.clone());
             let Reply { outcome, time, .. } =
-                table.store_step(own_record, step, has_map, limit).await;
+                table.store_step((&call.key, *me), step, has_map, limit).await;
             self.finish().heard(time);
             let found = match outcome {
                 WriteResult::Applied => {
@@ -193,7 +191,7 @@ impl Execution {
                 WriteResult::Rejected(Some(item)) => Ok(Some(item)),
                 WriteResult::Rejected(None) => {
                     let limit = tries.limit(clock.moment());
-                    table.read(&own_record.key, Consistency::Strong, limit).await.outcome
+                    table.read(&call.key, Consistency::Strong, limit).await.outcome
                 }
                 WriteResult::Conflict(error)
                 | WriteResult::TokenUsed(error)
@@ -223,7 +221,7 @@ impl Execution {
     /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
     fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
         let record = Record::decode(&self.inner.core.table.schema, item)?;
-        if record.header.owner != self.inner.own_record.owner {
+        if record.header.owner != self.inner.me {
             return Err(self.lost(name));
         }
         let State::Pending { .. } = record.header.state else {
@@ -254,4 +252,111 @@ fn unstorable(name: &str, reason: &str) -> Error {
 fn unconfirmed(name: &str, source: Error) -> Error {
     let message = format!("step `{name}` HAS run and DynamoDB did not confirm its result");
     Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
+}
+
+/// What an execution knows of its steps.
+#[derive(Debug)]
+pub(crate) struct Steps(Mutex<Known>);
+
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// What earlier attempts left.
+    done: StoredSteps,
+    /// The names that this execution has used.
+    used: HashSet<String>,
+    /// The size of all steps that are stored or about to be.
+    pub(crate) bytes: usize,
+    /// Whether the record has the attribute, as far as is known.
+    has_map: bool,
+    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
+    pub(crate) are_sent: bool,
+}
+
+impl Steps {
+    pub(crate) fn new(found: Option<StoredSteps>) -> Self {
+        let has_map = found.is_some();
+        let done = found.unwrap_or_default();
+        let bytes = steps_bytes(&done);
+        let used = HashSet::new();
+        Self(Mutex::new(Known { done, used, bytes, has_map, are_sent: false }))
+    }
+
+    /// Whether the record may hold steps, so that it must not be released.
+    pub(crate) fn may_be_stored(&self) -> bool {
+        let known = self.lock();
+        known.has_map || known.are_sent
+    }
+
+    /// Never hold the lock across an await: a step whose future is not polled would block the others.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a name for a step, and finds what an earlier attempt left under it.
+    fn reserve<'a>(&'a self, name: &'a str) -> Result<(Name<'a>, Option<StoredStep>), Error> {
+        let invalid = |message| Err(Error::new(ErrorKind::InvalidUse, message));
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
+            return invalid(format!("{message}, this one {}", name.len()));
+        }
+        let mut known = self.lock();
+        let done = known.done.get(name).cloned();
+        if done.is_none() && known.bytes + StoredStep::Unavailable.bytes(name) > MAX_BYTES {
+            let message =
+                format!("step `{name}` was not started: the earlier ones fill the record");
+            return invalid(format!("{message}, with {} of {MAX_BYTES} bytes", known.bytes));
+        }
+        if !known.used.insert(name.to_owned()) {
+            return invalid(format!(
+                "step `{name}` is used twice in one execution: give it another name"
+            ));
+        }
+        Ok((Name { steps: self, text: name }, done))
+    }
+
+    /// Reserves room for a result. The error is why it cannot be stored.
+    fn make_room(
+        &self,
+        name: &str,
+        made: Result<StoredStep, String>,
+    ) -> Result<StoredStep, String> {
+        let mut known = self.lock();
+        let made = made.and_then(|step| {
+            let bytes = step.bytes(name);
+            let all = known.bytes + bytes;
+            if all > MAX_BYTES {
+                let message = "and all steps together would have";
+                return Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"));
+            }
+            Ok(step)
+        });
+        known.bytes += made.as_ref().unwrap_or(&StoredStep::Unavailable).bytes(name);
+        made
+    }
+
+    /// Notes that a step is being sent. Returns whether the record is known to have the map of steps.
+    fn begin_write(&self) -> bool {
+        let mut known = self.lock();
+        known.are_sent = true;
+        known.has_map
+    }
+}
+
+/// A name in use. It is free again if its step cannot be in the record.
+struct Name<'a> {
+    steps: &'a Steps,
+    text: &'a str,
+}
+
+impl Name<'_> {
+    /// The name stays in use.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Name<'_> {
+    fn drop(&mut self) {
+        self.steps.lock().used.remove(self.text);
+    }
 }
