@@ -22,7 +22,9 @@ use crate::run::caller::acquire;
 use crate::run::errors::{answer_unavailable, failed};
 use crate::run::execution::Execution;
 use crate::run::runner::{self, Conclusion, Encoding, RunOutcome};
-use crate::run::transaction::{Transaction, TransactionEncoding, run_transaction};
+use crate::run::transaction::{
+    Transaction, TransactionEncoding, not_serializable, run_transaction,
+};
 use crate::run::user_code::{self, Panic};
 
 /// The body of a handler's response.
@@ -51,7 +53,7 @@ impl<B: From<Body>> HandlerBody<B> {
     }
 
     /// Returns what the client gets.
-    fn sent(config: &Http, response: Response<Self>) -> Response<B> {
+    pub(super) fn sent(config: &Http, response: Response<Self>) -> Response<B> {
         let (head, body) = response.into_parts();
         let body = match body {
             Self::Whole(body) => body.into(),
@@ -182,18 +184,18 @@ impl<B: From<Body>, E> Encoding<Response<HandlerBody<B>>, E> for Responses<'_> {
     }
 }
 
-impl TransactionEncoding<Response<Body>> for Responses<'_> {
+impl<B: From<Body>> TransactionEncoding<Response<HandlerBody<B>>> for Responses<'_> {
     fn panicked(&self, panic: &Panic) -> bool {
         self.report(panic);
         true
     }
 
-    fn is_stored(&self, response: &Response<Body>) -> bool {
+    fn is_stored(&self, response: &Response<HandlerBody<B>>) -> bool {
         is_stored(&self.0.store_if, response.status()) == Ok(true)
     }
 
-    fn answer(&self, response: &Response<Body>) -> Result<Answer, Error> {
-        Ok(Answer::Http(answer::stored(response, response.body().clone())))
+    fn answer(&self, response: &Response<HandlerBody<B>>) -> Result<Answer, Error> {
+        HandlerBody::answer(response).map_err(|reason| not_serializable(&reason))
     }
 }
 
@@ -220,15 +222,15 @@ fn render_outcome<B: From<Body>, V, E>(
 }
 
 /// Handles a request whose whole effect is one transaction. The handler runs before the first
-/// request to DynamoDB.
+/// request to DynamoDB. If its response cannot be sent, the transaction writes nothing.
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Http,
     mut call: CallContext,
     handler: F,
 ) -> Result<Response<B>, E>
 where
-    B: From<Body> + Send,
-    F: Future<Output = Result<Transaction<Response<Body>>, E>>,
+    B: From<Body> + Send + Sync,
+    F: Future<Output = Result<Transaction<Response<HandlerBody<B>>>, E>>,
 {
     let span = call.signals.span();
     async {
@@ -244,9 +246,7 @@ where
         {
             tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");
         }
-        render_outcome(config, outcome, |response: Response<Body>| {
-            AnsweredBy::Handler.mark(response.map(B::from))
-        })
+        render_outcome(config, outcome, |response| HandlerBody::sent(config, response))
     }
     .instrument(span)
     .await

@@ -15,7 +15,7 @@ use crate::answer::{self, BodyKind};
 use crate::http::Http;
 use crate::http::exchange::{HandlerBody, exchange, oneshot, render};
 use crate::http::request::whole_call;
-use crate::run::user_code::{self, Panic};
+use crate::run::user_code;
 
 impl Http {
     /// Wraps a `lambda_http` handler, such as a [`service_fn`] or an axum `Router`.
@@ -63,7 +63,7 @@ impl Http {
                         oneshot(inner, request).await.map(IntoResponse::into_response)?.await
                     }
                     Ok(Some(call)) => {
-                        let read = |response| whole(converting(response), limit);
+                        let read = |response| whole(response, limit);
                         let answered = exchange(config, call, request, inner, read);
                         limit.enforce(config, answered.await?)
                     }
@@ -188,38 +188,33 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-/// The status of a handler's response, and the future of `lambda_http`'s conversion, or the panic
-/// if starting it panicked.
-type Converting = (StatusCode, Result<Pin<Box<dyn Future<Output = Response<Body>> + Send>>, Panic>);
-
-/// Starts the conversion at once, because the handler's response type need not be `Send`.
-fn converting(response: impl HandlerResponse) -> Converting {
+/// Reads the whole response of a handler. If `lambda_http` panics because reading the body failed,
+/// only the response is lost. The conversion starts at once, because the handler's response type need not
+/// be `Send`.
+fn whole(
+    response: impl HandlerResponse,
+    limit: Limit,
+) -> impl Future<Output = Response<HandlerBody<Body>>> + Send {
     // The handler has run. If its status is unknown, the request counts as completed.
     let status = user_code::call(|| response.status()).unwrap_or(StatusCode::OK);
-    (status, user_code::call(|| response.into_response()))
+    let converting = user_code::call(|| response.into_response());
+    async move {
+        let converted = match converting {
+            Ok(converting) => user_code::run(converting).await,
+            Err(panic) => Err(panic),
+        };
+        match converted.map(|response| (limit.check(&response), response)) {
+            Ok((Ok(()), response)) => response.map(|body| HandlerBody::Whole(body.into())),
+            Ok((Err(reason), response)) => response.map(|_| HandlerBody::Unsendable(reason)),
+            Err(panic) => {
+                let mut broken = Response::new(HandlerBody::broken(panic.text()));
+                *broken.status_mut() = status;
+                broken
+            }
+        }
+    }
 }
 
-/// Reads the whole response of a handler. If `lambda_http` panics because reading the body failed,
-/// only the response is lost.
-async fn whole((status, converting): Converting, limit: Limit) -> Response<HandlerBody<Body>> {
-    let converted = match converting {
-        Ok(converting) => user_code::run(converting).await,
-        Err(panic) => Err(panic),
-    };
-    let body = match converted {
-        Ok(response) => match limit.check(&response) {
-            Ok(()) => return response.map(|body| HandlerBody::Whole(body.into())),
-            Err(reason) => HandlerBody::Unsendable(reason.into()),
-        },
-        Err(panic) => HandlerBody::broken(panic.text()),
-    };
-    let mut unsendable = Response::new(body);
-    *unsendable.status_mut() = status;
-    unsendable
-}
-
-/// Text stays text and bytes stay bytes, because API Gateway and ALB encode them differently.
-/// Nothing is copied.
 impl From<Body> for answer::Body {
     fn from(body: Body) -> Self {
         let (kind, bytes) = match body {

@@ -8,9 +8,7 @@ use tower_service::Service;
 use super::payload::Limit;
 use super::service::LambdaResponse;
 use crate::http::Http;
-use crate::http::exchange::{
-    cannot_be_sent, exchange_transaction, oneshot, pass_transaction, render,
-};
+use crate::http::exchange::{HandlerBody, exchange_transaction, oneshot, pass_transaction, render};
 use crate::http::request::whole_call;
 use crate::run::transaction::Transaction;
 
@@ -81,10 +79,12 @@ impl Http {
                         let handler = async {
                             let transaction = oneshot(inner, request).await?;
                             Ok(match limit.check(&transaction.response) {
-                                Ok(()) => transaction.map(|answer| answer.map(Into::into)),
-                                Err(reason) => {
-                                    Transaction::discard(cannot_be_sent(config, &reason))
-                                }
+                                Ok(()) => transaction.map(|answer| {
+                                    answer.map(|body| HandlerBody::Whole(body.into()))
+                                }),
+                                Err(reason) => Transaction::discard(
+                                    transaction.response.map(|_| HandlerBody::Unsendable(reason)),
+                                ),
                             })
                         };
                         limit.enforce(config, exchange_transaction(config, call, handler).await?)
