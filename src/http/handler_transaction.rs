@@ -60,7 +60,9 @@ pub(super) async fn transaction<B: Body<Error: Into<BoxError>> + 'static>(
         (read(response).await, on_condition_failed.map(synchronous));
     match response.body() {
         HandlerBody::Unsendable(_) => Transaction::discard(response),
-        HandlerBody::Whole(_) | HandlerBody::Streaming(_) => Transaction { response, items, on_condition_failed, nothing_executed },
+        HandlerBody::Whole(_) | HandlerBody::Streaming(_) => {
+            Transaction { response, items, on_condition_failed, nothing_executed }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::error::Rejected;
 use super::object::Object;
-use super::source::{Body, eventbridge, sns};
+use super::source::{Body, eventbridge, records};
 use crate::error::json_fault;
 
 /// The envelope around the body of a queue's message.
@@ -71,10 +71,11 @@ impl Envelope {
 }
 
 fn opened(notification: Notification) -> Result<Body, Rejected> {
-    sns::check_type(&notification.kind)?;
+    records::check_sns_type(&notification.kind)?;
     let attributes = notification.message_attributes.unwrap_or_default().into_iter();
-    let attributes =
-        attributes.map(|(name, Object(Attribute { kind, value }))| (name, sns::text(&kind, value)));
+    let attributes = attributes.map(|(name, Object(Attribute { kind, value }))| {
+        (name, records::sns_attribute(&kind, value))
+    });
     let payload = notification.message.into_bytes();
     Ok(Body::new(payload, attributes.collect(), Some(notification.message_id)))
 }
