@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use hex::FromHex;
 use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use http::request::Parts;
@@ -155,15 +156,7 @@ fn one_header<'a>(parts: &'a Parts, name: &str) -> Result<&'a str, &'static str>
 }
 
 fn from_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
-    if text.len() != 2 * SIGNATURE_BYTES {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut bytes = [0; SIGNATURE_BYTES];
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+    FromHex::from_hex(text).ok()
 }
 
 fn from_base64(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {

@@ -8,7 +8,6 @@
 pub(crate) mod derived;
 mod escape;
 
-use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
@@ -222,7 +221,7 @@ impl RecordKey {
         pk.push('#');
         match form {
             KeyForm::Verbatim => pk.push_str(key),
-            KeyForm::Sha256 => push_hex(&mut pk, &Sha256::digest(key.as_bytes())),
+            KeyForm::Sha256 => pk.push_str(&hex::encode(Sha256::digest(key.as_bytes()))),
         }
         if pk.len() > max_bytes {
             let message = format!(
@@ -259,12 +258,9 @@ impl RecordKey {
     /// longer than `max_bytes`.
     pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
         let PartName { owner, digest, number } = *name;
-        let mut pk = format!("{}/%p/{owner}", self.scope());
-        let scope_len = pk.len();
-        pk.push('#');
-        push_hex(&mut pk, digest);
-        let _ = write!(pk, "/{number}");
-        (pk.len() <= max_bytes).then_some(Self { pk, scope_len })
+        let scope = format!("{}/%p/{owner}", self.scope());
+        let pk = format!("{scope}#{}/{number}", hex::encode(digest));
+        (pk.len() <= max_bytes).then_some(Self { pk, scope_len: scope.len() })
     }
 
     /// Returns the length of the longest key of a part of an answer.
@@ -306,20 +302,6 @@ pub(crate) struct PartName<'a> {
     pub(crate) owner: OwnerId,
     pub(crate) digest: &'a [u8],
     pub(crate) number: u32,
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(2 * bytes.len());
-    push_hex(&mut hex, bytes);
-    hex
-}
-
-pub(crate) fn push_hex(into: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        into.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        into.push(char::from(DIGITS[usize::from(byte & 0x0f)]));
-    }
 }
 
 #[cfg(test)]
