@@ -86,7 +86,7 @@ fn declares_compression(answer: &Answer) -> bool {
     })
 }
 
-/// Media types whose own format compresses. A type that is missing here only costs a trial.
+/// Common media types whose own format compresses. A type that is missing here only costs a trial.
 fn is_compressed_type(media_type: &str) -> bool {
     let (kind, subtype) = media_type.trim().split_once('/').unwrap_or_default();
     match kind {
@@ -95,20 +95,8 @@ fn is_compressed_type(media_type: &str) -> bool {
         "video" => true,
         "font" => matches!(subtype, "woff" | "woff2"),
         "application" => {
-            matches!(
-                subtype,
-                "zip"
-                    | "gzip"
-                    | "x-gzip"
-                    | "zstd"
-                    | "x-bzip2"
-                    | "x-xz"
-                    | "x-7z-compressed"
-                    | "vnd.rar"
-                    | "java-archive"
-                    | "epub+zip"
-                    | "vnd.apache.parquet"
-            ) || subtype.starts_with("vnd.openxmlformats-officedocument.")
+            matches!(subtype, "zip" | "gzip" | "zstd")
+                || subtype.starts_with("vnd.openxmlformats-officedocument.")
         }
         _ => false,
     }
