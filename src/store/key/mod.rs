@@ -8,7 +8,6 @@
 pub(crate) mod derived;
 mod escape;
 
-
 use sha2::{Digest, Sha256};
 
 use self::escape::{TENANT, escape_segment, is_escaped};
