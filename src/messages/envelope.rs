@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::error::Rejected;
-use super::object::Object;
-use super::source::{Body, eventbridge, records};
+use super::source::{Body, eventbridge, object, records};
 use crate::error::json_fault;
 
 /// The envelope around the body of a queue's message.
@@ -40,7 +40,7 @@ struct Notification {
     message_id: String,
     message: String,
     #[serde(default)]
-    message_attributes: Option<BTreeMap<String, Object<Attribute>>>,
+    message_attributes: Option<BTreeMap<String, Attribute>>,
 }
 
 #[derive(Deserialize)]
@@ -49,6 +49,9 @@ struct Attribute {
     #[serde(rename = "Type")]
     kind: String,
     value: String,
+    /// With it, serde accepts only an object, and not a list of the members.
+    #[serde(flatten)]
+    _others: IgnoredAny,
 }
 
 impl Envelope {
@@ -60,9 +63,9 @@ impl Envelope {
             Rejected::Malformed(format!("the body is not {what}: {fault}"))
         };
         match self {
-            Self::Sns => serde_json::from_str(text)
+            Self::Sns => object(text)
                 .map_err(|error| malformed("a notification of SNS's", error))
-                .and_then(|Object(notification)| opened(notification)),
+                .and_then(opened),
             Self::EventBridge => eventbridge::read(text)
                 .map_err(|error| malformed("an event of EventBridge's", error))
                 .map(|(body, _)| body),
@@ -73,9 +76,8 @@ impl Envelope {
 fn opened(notification: Notification) -> Result<Body, Rejected> {
     records::check_sns_type(&notification.kind)?;
     let attributes = notification.message_attributes.unwrap_or_default().into_iter();
-    let attributes = attributes.map(|(name, Object(Attribute { kind, value }))| {
-        (name, records::sns_attribute(&kind, value))
-    });
+    let attributes = attributes
+        .map(|(name, Attribute { kind, value, .. })| (name, records::sns_attribute(&kind, value)));
     let payload = notification.message.into_bytes();
     Ok(Body::new(payload, attributes.collect(), Some(notification.message_id)))
 }

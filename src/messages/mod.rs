@@ -72,7 +72,6 @@ mod error;
 mod jmespath;
 mod key;
 mod message;
-mod object;
 mod response;
 mod run_message;
 mod schedule;

@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 
 use super::error::{BatchError, Rejected};
 use super::key::{Attributes, MessageKey};
-use super::object::Object;
 use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
 use crate::error::json_fault;
@@ -83,8 +82,7 @@ fn split_records<R>(
     event: &str,
     mut incoming: impl FnMut(&Raw<'_>) -> Incoming<R>,
 ) -> Result<Batch<R>, BatchError> {
-    let Ok(Object(Event { records: Some(records), window, state })) = serde_json::from_str(event)
-    else {
+    let Ok(Event { records: Some(records), window, state }) = object(event) else {
         return Err(other_source(service, "it has no list of `Records`"));
     };
     let messages = records.iter().map(|record| incoming(&Raw::new(service, record))).collect();
@@ -155,11 +153,19 @@ fn named(source: &str) -> String {
     }
 }
 
+/// Reads a JSON object. The derived `Deserialize` of a structure also accepts a list of its members.
+pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
+    if text.trim_start().starts_with('[') {
+        return Err(serde::de::Error::custom("it is a list"));
+    }
+    serde_json::from_str(text)
+}
+
 /// Reads a record as its source's type, which another crate defines. If that crate panics, only
 /// this record of the batch is unreadable.
 fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Rejected> {
-    match user_code::call(|| serde_json::from_str(text)) {
-        Ok(Ok(Object(record))) => Ok(record),
+    match user_code::call(|| object(text)) {
+        Ok(Ok(record)) => Ok(record),
         Ok(Err(error)) => {
             let fault = json_fault(&error);
             let reason = format!("the record is not one of {service}'s: {fault}");
