@@ -28,22 +28,19 @@ pub(crate) enum Codec {
 }
 
 impl Codec {
-    const ALL: [Self; 3] = [Self::Raw, Self::Zstd, Self::Custom];
+    const ALL: [(Self, &str); 3] =
+        [(Self::Raw, "raw"), (Self::Zstd, "zstd"), (Self::Custom, "custom")];
 
     pub(super) fn of(byte: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(byte)).copied()
+        Self::ALL.get(usize::from(byte)).map(|(codec, _)| *codec)
     }
 
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Zstd => "zstd",
-            Self::Custom => "custom",
-        }
+        Self::ALL[self as usize].1
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|codec| codec.name() == name)
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(codec, _)| codec)
     }
 }
 
