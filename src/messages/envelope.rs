@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::error::Rejected;
-use super::source::{Body, eventbridge, object, records};
+use super::key::BINARY;
+use super::source::{Body, eventbridge, object};
 use crate::error::json_fault;
 
 /// The envelope around the body of a queue's message.
@@ -34,12 +35,11 @@ pub enum Envelope {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Notification {
+pub(super) struct Notification {
     #[serde(rename = "Type")]
     kind: String,
     message_id: String,
     message: String,
-    #[serde(default)]
     message_attributes: Option<BTreeMap<String, Attribute>>,
 }
 
@@ -65,7 +65,7 @@ impl Envelope {
         match self {
             Self::Sns => object(text)
                 .map_err(|error| malformed("a notification of SNS's", error))
-                .and_then(opened),
+                .and_then(Notification::body),
             Self::EventBridge => eventbridge::read(text)
                 .map_err(|error| malformed("an event of EventBridge's", error))
                 .map(|(body, _)| body),
@@ -73,11 +73,21 @@ impl Envelope {
     }
 }
 
-fn opened(notification: Notification) -> Result<Body, Rejected> {
-    records::check_sns_type(&notification.kind)?;
-    let attributes = notification.message_attributes.unwrap_or_default().into_iter();
-    let attributes = attributes
-        .map(|(name, Attribute { kind, value, .. })| (name, records::sns_attribute(&kind, value)));
-    let payload = notification.message.into_bytes();
-    Ok(Body::new(payload, attributes.collect(), Some(notification.message_id)))
+impl Notification {
+    /// Returns the published message. SNS also sends confirmations of subscriptions.
+    pub(super) fn body(self) -> Result<Body, Rejected> {
+        match self.kind.as_str() {
+            "Notification" => {}
+            kind @ ("SubscriptionConfirmation" | "UnsubscribeConfirmation") => {
+                let reason = format!("it is SNS's {kind} and not a message: confirm it by hand");
+                return Err(Rejected::Malformed(reason));
+            }
+            _ => return Err(Rejected::Malformed("its `Type` is not one of SNS's".to_owned())),
+        }
+        let text =
+            |Attribute { kind, value, .. }| if kind == "Binary" { Err(BINARY) } else { Ok(value) };
+        let attributes = self.message_attributes.unwrap_or_default().into_iter();
+        let attributes = attributes.map(|(name, attribute)| (name, text(attribute)));
+        Ok(Body::new(self.message.into_bytes(), attributes.collect(), Some(self.message_id)))
+    }
 }

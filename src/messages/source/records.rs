@@ -3,13 +3,14 @@
 use aws_lambda_events::dynamodb::EventRecord;
 use aws_lambda_events::kinesis::KinesisEventRecord;
 use aws_lambda_events::s3::S3EventRecord;
-use aws_lambda_events::sns::{MessageAttribute, SnsRecord};
+use aws_lambda_events::sns::SnsRecord;
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Body, Incoming, Raw, Source, split_records};
+use super::{Body, Incoming, Raw, Source, decode, split_records};
 use crate::fingerprint::Fingerprint;
-use crate::messages::error::Rejected;
+use crate::messages::envelope::Notification;
 use crate::messages::key::{Attributes, BINARY, MessageKey};
 use crate::messages::response::Reporting;
 use crate::messages::settings::Order;
@@ -45,37 +46,16 @@ pub(in crate::messages) const SNS: Source<SnsRecord> = Source {
     split: |service, event, _| split_records(service, event, sns),
 };
 
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Delivery {
+    sns: Notification,
+}
+
 fn sns(raw: &Raw<'_>) -> Incoming<SnsRecord> {
-    raw.message("aws:sns", "/Sns/MessageId", None, |SnsRecord { sns, .. }: &SnsRecord| {
-        check_sns_type(&sns.sns_message_type)?;
-        let text = |attribute: &MessageAttribute| {
-            sns_attribute(&attribute.data_type, attribute.value.clone())
-        };
-        let attributes = sns.message_attributes.iter();
-        let attributes = attributes.map(|(name, attribute)| (name.clone(), text(attribute)));
-        let payload = sns.message.clone().into_bytes();
-        Ok(Body::new(payload, attributes.collect(), Some(sns.message_id.clone())))
+    raw.message("aws:sns", "/Sns/MessageId", None, |_: &SnsRecord| {
+        decode(raw.text, raw.service).and_then(|Delivery { sns }| sns.body())
     })
-}
-
-/// Returns the value of an attribute with this type.
-pub(in crate::messages) fn sns_attribute(
-    kind: &str,
-    value: String,
-) -> Result<String, &'static str> {
-    if kind == "Binary" { Err(BINARY) } else { Ok(value) }
-}
-
-/// Checks the `Type` of a message. SNS also sends confirmations of subscriptions.
-pub(in crate::messages) fn check_sns_type(kind: &str) -> Result<(), Rejected> {
-    match kind {
-        "Notification" => Ok(()),
-        "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
-            let reason = format!("it is SNS's {kind} and not a message: confirm it by hand");
-            Err(Rejected::Malformed(reason))
-        }
-        _ => Err(Rejected::Malformed("its `Type` is not one of SNS's".to_owned())),
-    }
 }
 
 /// In order of each shard, or of each partition key.
