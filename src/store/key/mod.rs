@@ -6,13 +6,15 @@
 //! segment `%t`, which no other segment can equal.
 
 pub(crate) mod derived;
-mod escape;
 
 use sha2::{Digest, Sha256};
 
-use self::escape::{TENANT, escape_segment, is_escaped};
 use crate::error::{Error, ErrorKind};
 use crate::store::record::OwnerId;
+
+/// Marks the next segment as a tenant. The user's `%` is encoded as `%25`, so no user's segment
+/// equals this one.
+const TENANT: &str = "%t";
 
 /// DynamoDB's limit for a partition key value, in bytes of UTF-8.
 ///
@@ -295,6 +297,23 @@ pub(crate) struct PartName<'a> {
     pub(crate) owner: OwnerId,
     pub(crate) digest: &'a [u8],
     pub(crate) number: u32,
+}
+
+/// Returns whether the text is an escaped segment.
+fn is_escaped(segment: &str) -> bool {
+    let is_escape = |after: &str| ["25", "23", "2F"].iter().any(|code| after.starts_with(code));
+    !segment.contains('#') && segment.split('%').skip(1).all(is_escape)
+}
+
+fn escape_segment(into: &mut String, segment: &str) {
+    for c in segment.chars() {
+        match c {
+            '%' => into.push_str("%25"),
+            '#' => into.push_str("%23"),
+            '/' => into.push_str("%2F"),
+            other => into.push(other),
+        }
+    }
 }
 
 #[cfg(test)]
