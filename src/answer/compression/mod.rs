@@ -5,15 +5,9 @@
 //! according to `Content-Encoding` or `Content-Type`, are skipped, and of a large answer a sample
 //! is compressed first.
 
-#[cfg(not(feature = "compression"))]
-mod absent;
-#[cfg(feature = "compression")]
-mod zstd;
-
-#[cfg(not(feature = "compression"))]
-use self::absent as codec;
-#[cfg(feature = "compression")]
-use self::zstd as codec;
+#[cfg_attr(feature = "compression", path = "zstd.rs")]
+#[cfg_attr(not(feature = "compression"), path = "absent.rs")]
+mod codec;
 
 pub(super) use self::codec::decompress;
 use super::{Answer, HttpAnswer};
