@@ -63,7 +63,7 @@ impl Secrets {
         message: &[&[u8]],
         signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
     ) -> Verified {
-        any_matches(&self.0, |key| sign(key, message), signatures)
+        any_matches(self.0.iter().filter_map(|key| sign(key, message)), signatures)
     }
 }
 
@@ -75,17 +75,15 @@ fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
     Some(mac.finalize())
 }
 
-/// Checks that one of the keys produces one of the signatures. The message is hashed at most
-/// once per key, however many signatures there are.
-fn any_matches<K>(
-    keys: &[K],
-    sign: impl Fn(&K) -> Option<Signature>,
+/// Checks that one of the signatures is one of `valid`. The message is hashed at most once per key,
+/// however many signatures there are.
+fn any_matches(
+    mut valid: impl Iterator<Item = Signature>,
     signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
 ) -> Verified {
     let signatures = signatures.take(MAX_SIGNATURES).map(|bytes| Signature::new(bytes.into()));
     let signatures: Vec<_> = signatures.collect();
-    let is_one = |signature: Signature| signatures.contains(&signature);
-    if !signatures.is_empty() && keys.iter().filter_map(sign).any(is_one) {
+    if !signatures.is_empty() && valid.any(|signature| signatures.contains(&signature)) {
         return Ok(());
     }
     Err("it does not match this body and these secrets")
@@ -336,7 +334,8 @@ mod tests {
         let keys = [b"one".to_vec(), b"two".to_vec()];
         let check = |signatures: Vec<[u8; SIGNATURE_BYTES]>| {
             hashed.set(0);
-            (any_matches(&keys, sign, signatures.into_iter()).is_ok(), hashed.get())
+            let valid = keys.iter().filter_map(sign);
+            (any_matches(valid, signatures.into_iter()).is_ok(), hashed.get())
         };
         assert_eq!(check(vec![[7; 32]; 400]), (false, 2));
         assert_eq!(check(Vec::new()), (false, 0));
