@@ -1,4 +1,4 @@
-//! The wrapper around a `lambda_http` service.
+//! The wrappers around a `lambda_http` service that return a whole response.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,14 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lambda_http::http::StatusCode;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
+use serde_json::Value;
 use tower_service::Service;
 
-use super::handler_response::HandlerResponse;
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
 use crate::http::Http;
-use crate::http::exchange::{HandlerBody, exchange, oneshot, render};
+use crate::http::exchange::{
+    HandlerBody, exchange, exchange_transaction, oneshot, pass_transaction, render,
+};
 use crate::http::request::whole_call;
+use crate::run::transaction::Transaction;
 use crate::run::user_code;
 
 impl Http {
@@ -72,6 +75,88 @@ impl Http {
             })
         }))
     }
+
+    /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction.
+    ///
+    /// The rules are those of [`wrap`](Self::wrap), but a request takes only **one** round trip,
+    /// and so does a repeat.
+    ///
+    /// The handler returns a [`Transaction`]: its response and the items to write. It runs before
+    /// the first request to DynamoDB, in a repeat too, and must have no effect itself; see
+    /// [`Call::run_transaction`](crate::Call::run_transaction). It has no
+    /// [`Execution`](crate::Execution).
+    ///
+    /// The response to a transaction with writes is stored whatever its status. Without writes, and
+    /// for [`on_condition_failed`](Transaction::on_condition_failed), a response whose status is
+    /// not stored is sent, and nothing of it is kept whatever the policy for failures. If a
+    /// response is [larger than Lambda accepts](crate::lambda), nothing is written, and the client
+    /// gets [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
+    ///
+    /// A request that passes through (because of its method, or without a key where none is
+    /// required) is unprotected: without writes its response is sent; with writes it gets a 500.
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::{Idempotency, Transaction, lambda};
+    /// use lambda_http::{Body, Error, Request, Response, service_fn};
+    /// # fn debit_and_credit(_: &Request) -> [TransactWriteItem; 2] { unimplemented!() }
+    ///
+    /// async fn transfer(request: Request) -> Result<Transaction<Response<Body>>, Error> {
+    ///     let done = Response::builder().status(201).body(Body::Empty)?;
+    ///     let refused = Response::builder().status(402).body(Body::from("insufficient funds"))?;
+    ///     Ok(Transaction::new(done)
+    ///         .items(debit_and_credit(&request))
+    ///         .on_condition_failed(|_| Some(refused)))
+    /// }
+    ///
+    /// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
+    ///     lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))?).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`layer`](Self::layer).
+    pub fn wrap_transaction<'a, S>(
+        self,
+        service: S,
+    ) -> Result<
+        impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone,
+        crate::Error,
+    >
+    where
+        S: Service<Request, Response = Transaction<Response<Body>>, Error: Send, Future: Send>
+            + Clone
+            + Send
+            + 'a,
+    {
+        let config = self.checked()?;
+        Ok(service_fn(move |request: Request| {
+            let (config, inner) = (Arc::clone(&config), service.clone());
+            Box::pin(async move {
+                let (config, limit) = (&*config, Limit::of(request.extensions()));
+                let (call, request) = whole_call(config, request);
+                Ok(LambdaResponse(match call {
+                    Ok(None) => pass_transaction(config, oneshot(inner, request).await?),
+                    Ok(Some(call)) => {
+                        // Called inside the future, so that a panic of the call itself is handled too.
+                        let handler = async {
+                            let transaction = oneshot(inner, request).await?;
+                            Ok(match limit.check(&transaction.response) {
+                                Ok(()) => transaction.map(|answer| {
+                                    answer.map(|body| HandlerBody::Whole(body.into()))
+                                }),
+                                Err(reason) => Transaction::discard(
+                                    transaction.response.map(|_| HandlerBody::Unsendable(reason)),
+                                ),
+                            })
+                        };
+                        limit.enforce(config, exchange_transaction(config, call, handler).await?)
+                    }
+                    Err(problem) => render(config, &problem),
+                }))
+            })
+        }))
+    }
 }
 
 /// The type of the services that [`Http::wrap`] and [`Http::wrap_transaction`] return.
@@ -117,6 +202,84 @@ impl<S, E> HttpService<E> for S where
 {
 }
 
+/// A response that [`Http::wrap`](crate::http::Http::wrap) accepts from a handler.
+///
+/// `lambda_http` panics if reading the body of a response fails, and then the status is lost. The
+/// status decides whether the request is completed, so this trait provides it before the
+/// conversion.
+///
+/// Every type for which `lambda_http` implements [`IntoResponse`] implements it. For your own type:
+///
+/// ```
+/// use std::pin::Pin;
+///
+/// use dynamodb_idempotency::lambda::HandlerResponse;
+/// use lambda_http::http::StatusCode;
+/// use lambda_http::{Body, IntoResponse, Response};
+///
+/// struct Created(String);
+///
+/// impl IntoResponse for Created {
+///     fn into_response(self) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> {
+///         (self.status(), self.0).into_response()
+///     }
+/// }
+///
+/// impl HandlerResponse for Created {
+///     fn status(&self) -> StatusCode {
+///         StatusCode::CREATED
+///     }
+/// }
+///
+/// assert_eq!((StatusCode::ACCEPTED, "later").status(), 202);
+/// ```
+pub trait HandlerResponse: IntoResponse {
+    /// Returns the status of the response that [`IntoResponse::into_response`] creates.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::lambda::HandlerResponse;
+    ///
+    /// assert_eq!("paid".status(), 200);
+    /// ```
+    fn status(&self) -> StatusCode;
+}
+
+impl<B> HandlerResponse for Response<B>
+where
+    Self: IntoResponse,
+{
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
+}
+
+impl HandlerResponse for LambdaResponse {
+    fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+}
+
+impl<T> HandlerResponse for (StatusCode, T)
+where
+    Self: IntoResponse,
+{
+    fn status(&self) -> StatusCode {
+        self.0
+    }
+}
+
+macro_rules! always_ok {
+    ($($type:ty),*) => {$(
+        impl HandlerResponse for $type {
+            fn status(&self) -> StatusCode {
+                StatusCode::OK
+            }
+        }
+    )*};
+}
+
+always_ok!(String, &str, Vec<u8>, &[u8], Value);
+
 /// A response in the form in which Lambda accepts it.
 ///
 /// `lambda_http` converts every other type into that form by its content type. A second conversion
@@ -130,7 +293,7 @@ impl<S, E> HttpService<E> for S where
 /// }
 /// ```
 #[derive(Debug)]
-pub struct LambdaResponse(pub(super) Response<Body>);
+pub struct LambdaResponse(Response<Body>);
 
 impl LambdaResponse {
     /// Returns the response itself.
