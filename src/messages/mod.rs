@@ -75,7 +75,6 @@ mod message;
 mod response;
 mod run_message;
 mod schedule;
-mod service;
 mod settings;
 mod source;
 
