@@ -29,12 +29,10 @@
 mod payload;
 mod run;
 mod service;
-mod streaming;
 pub mod tenant;
 
-pub use self::run::{adapter, run, run_concurrent, runtime};
-pub use self::service::{HandlerResponse, HttpService, LambdaResponse};
-pub use self::streaming::{
-    run_with_streaming_response, run_with_streaming_response_concurrent, streaming_adapter,
-    streaming_runtime,
+pub use self::run::{
+    adapter, run, run_concurrent, run_with_streaming_response,
+    run_with_streaming_response_concurrent, runtime, streaming_adapter, streaming_runtime,
 };
+pub use self::service::{HandlerResponse, HttpService, LambdaResponse};

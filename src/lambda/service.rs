@@ -1,10 +1,11 @@
-//! The wrappers around a `lambda_http` service that return a whole response.
+//! The wrappers around a `lambda_http` service.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http_body_util::Either;
 use lambda_http::http::StatusCode;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
 use serde_json::Value;
@@ -13,9 +14,11 @@ use tower_service::Service;
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
 use crate::http::Http;
+use crate::http::answer_body::{self, BoxError, ResponseBody};
 use crate::http::exchange::{
     HandlerBody, exchange, exchange_transaction, oneshot, pass_transaction, render,
 };
+use crate::http::layer::read_response;
 use crate::http::request::whole_call;
 use crate::run::transaction::Transaction;
 use crate::run::user_code;
@@ -154,6 +157,62 @@ impl Http {
                     }
                     Err(problem) => render(config, &problem),
                 }))
+            })
+        }))
+    }
+
+    /// Wraps a `lambda_http` service whose bodies stream, for example an axum `Router`.
+    ///
+    /// Pass the result to
+    /// [`lambda::run_with_streaming_response`](crate::lambda::run_with_streaming_response).
+    ///
+    /// Requests that pass through stream without a change. The answer to a request with a key is
+    /// held back until it is stored. An answer that is too long to be stored can be sent as it
+    /// arrives: [`stream_large_answers`](Self::stream_large_answers).
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let router: Router = Router::new().route("/payments", post(async || "paid"));
+    /// let service = idempotency.http("payments").wrap_streaming(router)?;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`layer`](Self::layer).
+    pub fn wrap_streaming<S, B>(
+        self,
+        service: S,
+    ) -> Result<
+        impl Service<
+            Request,
+            Response = Response<ResponseBody<B>>,
+            Error = S::Error,
+            Future: Send + 'static,
+        > + Clone,
+        crate::Error,
+    >
+    where
+        S: Service<Request, Response = Response<B>, Error: Send, Future: Send>
+            + Clone
+            + Send
+            + 'static,
+        B: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+    {
+        let config = self.checked()?;
+        Ok(service_fn(move |request: Request| {
+            let (config, inner) = (Arc::clone(&config), service.clone());
+            Box::pin(async move {
+                let (call, request) = whole_call(&config, request);
+                Ok(match call {
+                    Ok(None) => oneshot(inner, request).await?.map(Either::Left),
+                    Ok(Some(call)) => {
+                        let read = |response| read_response(&config, response);
+                        answer_body::whole(exchange(&config, call, request, inner, read).await?)
+                    }
+                    Err(problem) => answer_body::whole(render(&config, &problem)),
+                })
             })
         }))
     }
