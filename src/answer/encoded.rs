@@ -94,21 +94,15 @@ impl Encoded {
         if self.plain_bytes > max_bytes {
             return Err(too_large(self.plain_bytes, max_bytes));
         }
-        match self.codec {
-            Codec::Custom => self.decoded(coder)?.plain(),
-            Codec::Raw | Codec::Zstd => {
-                coder.accept_plain()?;
-                self.plain()
-            }
+        if self.codec != Codec::Custom {
+            coder.accept_plain()?;
+            return self.plain();
         }
-    }
-
-    /// Returns the bytes that the user's codec received.
-    fn decoded(self, coder: Coder<'_>) -> Result<Self, String> {
         let Self { plain_bytes, body, .. } = self;
-        let inner = Self::decode(coder.decode(body.into())?);
-        let inner = inner.filter(|inner| inner.plain_bytes == plain_bytes);
-        inner.ok_or_else(|| "its AnswerCodec decoded it to bytes that are not an answer".to_owned())
+        match Self::decode(coder.decode(body.into())?) {
+            Some(inner) if inner.plain_bytes == plain_bytes => inner.plain(),
+            _ => Err("its AnswerCodec decoded it to bytes that are not an answer".to_owned()),
+        }
     }
 
     fn plain(self) -> Result<Answer, String> {

@@ -41,7 +41,6 @@
 //! [`ErrorKind::Mismatch`]: crate::ErrorKind::Mismatch
 //! [`ErrorKind::AnswerUnavailable`]: crate::ErrorKind::AnswerUnavailable
 
-mod run;
 mod service;
 mod snapstart;
 
@@ -50,8 +49,7 @@ use std::sync::Arc;
 
 use lambda_runtime::{Diagnostic, LambdaEvent};
 
-pub use self::run::run_concurrent;
-pub use self::service::Event;
+pub use self::service::{Event, run_concurrent};
 pub use crate::json_event::JsonEvent;
 
 use crate::error::RunError;

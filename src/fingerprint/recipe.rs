@@ -71,7 +71,7 @@ fn add(hasher: &mut Sha256, part: Part, bytes: &[u8]) {
 /// The stored fingerprint: the hash and the number of its recipe.
 #[derive(Clone, Copy, derive_more::Debug, PartialEq, Eq, Hash)]
 // Four bytes are enough for a log. From the whole hash, a small payload could be guessed.
-#[debug("Fingerprint({}…)", crate::store::key::hex(&self.hash[..4]))]
+#[debug("Fingerprint({}…)", hex::encode(&self.hash[..4]))]
 pub(crate) struct StoredFingerprint {
     pub(super) recipe: u8,
     pub(super) hash: [u8; 32],

@@ -12,17 +12,20 @@ use tracing::Instrument;
 use super::answer;
 use super::problem::{self, Problem, ProblemKind};
 use super::statuses::{is_rejection, is_stored};
-use super::{AnsweredBy, Http, reconcile};
+use super::{AnsweredBy, HookAnswer, Http, ReconcileHook};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body};
 use crate::error::{Error, ErrorKind};
 use crate::policy::Takeover;
 use crate::run::call::{CallContext, End};
-use crate::run::caller::acquire;
+use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::errors::{answer_unavailable, failed};
 use crate::run::execution::Execution;
+use crate::run::hook::{Abandoned, Reconciled};
 use crate::run::runner::{self, Conclusion, Encoding, RunOutcome};
-use crate::run::transaction::{Transaction, TransactionEncoding, run_transaction};
+use crate::run::transaction::{
+    Transaction, TransactionEncoding, not_serializable, run_transaction,
+};
 use crate::run::user_code::{self, Panic};
 
 /// The body of a handler's response.
@@ -51,7 +54,7 @@ impl<B: From<Body>> HandlerBody<B> {
     }
 
     /// Returns what the client gets.
-    fn sent(config: &Http, response: Response<Self>) -> Response<B> {
+    pub(super) fn sent(config: &Http, response: Response<Self>) -> Response<B> {
         let (head, body) = response.into_parts();
         let body = match body {
             Self::Whole(body) => body.into(),
@@ -118,7 +121,7 @@ where
         let acquired = match &config.reconcile {
             None => acquire(config.calls.core(), call).await.map_err(RunOutcome::Ended),
             // Boxed, because requests without a hook need no room for its state.
-            Some(hook) => Box::pin(reconcile::acquire(config, call, hook)).await,
+            Some(hook) => Box::pin(acquire_or_reconcile(config, call, hook)).await,
         };
         let execution = match acquired {
             Ok(execution) => execution,
@@ -140,6 +143,50 @@ where
     }
     .instrument(span)
     .await
+}
+
+/// Acquires the key of a request, and runs the hook if an earlier request was abandoned.
+async fn acquire_or_reconcile(
+    config: &Http,
+    call: CallContext,
+    hook: &ReconcileHook,
+) -> Result<Execution, RunOutcome<Response<Bytes>, Response<Bytes>>> {
+    let resolved =
+        |answer: &HookAnswer| answer.resolved(to_store, |response| Some(to_store(response)));
+    let run_hook = |abandoned| run_hook(config, hook, abandoned);
+    acquire_with_hook(config.calls.core(), call, run_hook, resolved).await
+}
+
+fn to_store(response: &Response<Bytes>) -> Answer {
+    Answer::Http(answer::stored(response, response.body().clone().into()))
+}
+
+/// Runs the hook. If it fails, the error is the response for the client.
+async fn run_hook(
+    config: &Http,
+    hook: &ReconcileHook,
+    abandoned: Abandoned,
+) -> Result<HookAnswer, Response<Bytes>> {
+    let operation = config.calls.scope.operation();
+    let mark = |response| AnsweredBy::Hook.mark(response);
+    let problem = match user_code::run(async { hook(abandoned).await }).await {
+        Ok(Ok(Reconciled::Completed(response))) => {
+            return Ok(Reconciled::Completed(mark(response)));
+        }
+        Ok(Ok(Reconciled::Failed(response))) => return Ok(Reconciled::Failed(mark(response))),
+        Ok(Ok(undecided)) => return Ok(undecided),
+        Ok(Err(error)) => {
+            let error = user_code::text(error);
+            tracing::error!(operation, error, "a reconcile hook failed: no write was applied");
+            Problem::new(ProblemKind::ReconcileFailed, "The reason is in the server's log.")
+        }
+        Err(panic) => {
+            let panic = panic.text();
+            tracing::error!(operation, panic, "a reconcile hook panicked: no write was applied");
+            panicked()
+        }
+    };
+    Err(render::<Body>(config, &problem).map(|body| body.bytes))
 }
 
 /// Encodes responses for the record.
@@ -182,18 +229,18 @@ impl<B: From<Body>, E> Encoding<Response<HandlerBody<B>>, E> for Responses<'_> {
     }
 }
 
-impl TransactionEncoding<Response<Body>> for Responses<'_> {
+impl<B: From<Body>> TransactionEncoding<Response<HandlerBody<B>>> for Responses<'_> {
     fn panicked(&self, panic: &Panic) -> bool {
         self.report(panic);
         true
     }
 
-    fn is_stored(&self, response: &Response<Body>) -> bool {
+    fn is_stored(&self, response: &Response<HandlerBody<B>>) -> bool {
         is_stored(&self.0.store_if, response.status()) == Ok(true)
     }
 
-    fn answer(&self, response: &Response<Body>) -> Result<Answer, Error> {
-        Ok(Answer::Http(answer::stored(response, response.body().clone())))
+    fn answer(&self, response: &Response<HandlerBody<B>>) -> Result<Answer, Error> {
+        HandlerBody::answer(response).map_err(|reason| not_serializable(&reason))
     }
 }
 
@@ -220,15 +267,15 @@ fn render_outcome<B: From<Body>, V, E>(
 }
 
 /// Handles a request whose whole effect is one transaction. The handler runs before the first
-/// request to DynamoDB.
+/// request to DynamoDB. If its response cannot be sent, the transaction writes nothing.
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Http,
     mut call: CallContext,
     handler: F,
 ) -> Result<Response<B>, E>
 where
-    B: From<Body> + Send,
-    F: Future<Output = Result<Transaction<Response<Body>>, E>>,
+    B: From<Body> + Send + Sync,
+    F: Future<Output = Result<Transaction<Response<HandlerBody<B>>>, E>>,
 {
     let span = call.signals.span();
     async {
@@ -244,9 +291,7 @@ where
         {
             tracing::info!(operation = config.calls.scope.operation(), %failed, "nothing was written");
         }
-        render_outcome(config, outcome, |response: Response<Body>| {
-            AnsweredBy::Handler.mark(response.map(B::from))
-        })
+        render_outcome(config, outcome, |response| HandlerBody::sent(config, response))
     }
     .instrument(span)
     .await

@@ -4,15 +4,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use http::Response;
 use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either};
 
-use super::Http;
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
-use super::exchange::{cannot_be_sent, pass_transaction};
+use super::exchange::{HandlerBody, pass_transaction, read_of_handler};
+use super::{AnsweredBy, Http};
 use crate::answer;
 use crate::run::transaction::{OnConditionFailed, Transaction};
 
@@ -49,18 +49,20 @@ impl Drop for Slot {
 }
 
 /// Returns the handler's transaction. A response without one changes nothing in DynamoDB.
-pub(super) async fn transaction<B: Body<Error: Into<BoxError>>>(
-    config: &Http,
+pub(super) async fn transaction<B: Body<Error: Into<BoxError>> + 'static>(
     mut response: Response<B>,
-) -> Transaction<Response<answer::Body>> {
+) -> Transaction<Response<HandlerBody<AnswerBody<B>>>> {
     let Some(transaction) = HandlerTransaction::take(&mut response) else {
-        return Transaction::discard(read(config, response).await.unwrap_or_else(|broken| broken));
+        return Transaction::discard(read(response).await);
     };
     let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
-    let on_condition_failed = on_condition_failed.map(synchronous);
-    match read(config, response).await {
-        Ok(response) => Transaction { response, items, on_condition_failed, nothing_executed },
-        Err(broken) => Transaction::discard(broken),
+    let (response, on_condition_failed) =
+        (read(response).await, on_condition_failed.map(synchronous));
+    match response.body() {
+        HandlerBody::Unsendable(_) => Transaction::discard(response),
+        HandlerBody::Whole(_) | HandlerBody::Streaming(_) => {
+            Transaction { response, items, on_condition_failed, nothing_executed }
+        }
     }
 }
 
@@ -73,40 +75,34 @@ pub(super) async fn passed<B: Body>(
         return response.map(Either::Left);
     };
     let Transaction { response, items, .. } = transaction;
-    let response = match read(config, response).await {
-        Ok(response) => pass_transaction(config, Transaction::new(response).items(items)),
-        Err(broken) => broken,
-    };
-    whole(response.map(AnswerBody::from))
+    let mut response = HandlerBody::sent(config, read(response).await);
+    response.extensions_mut().remove::<AnsweredBy>();
+    whole(pass_transaction(config, Transaction::new(response).items(items)))
 }
 
-/// Reads the whole response. If its body fails, returns the problem that the client gets instead.
-async fn read<B: Body<Error: Into<BoxError>>>(
-    config: &Http,
+/// Reads the whole response.
+async fn read<B: Body<Error: Into<BoxError>>, C: From<answer::Body>>(
     response: Response<B>,
-) -> Result<Response<answer::Body>, Response<answer::Body>> {
+) -> Response<HandlerBody<C>> {
     let (head, body) = response.into_parts();
-    match body.collect().await {
-        Ok(body) => Ok(Response::from_parts(head, body.to_bytes().into())),
-        Err(error) => {
-            let error = error.into();
-            tracing::error!(%error, "the body of a handler's response failed");
-            Err(cannot_be_sent(config, "reading its body failed, and nothing was written"))
-        }
-    }
+    let body = match read_of_handler(body.collect().map_err(Into::<BoxError>::into)).await {
+        Ok(body) => HandlerBody::Whole(body.to_bytes().into()),
+        Err(error) => HandlerBody::broken(&error),
+    };
+    Response::from_parts(head, body)
 }
 
 /// Reads the answer to a failed condition synchronously. A body that is not available at once is
 /// treated as missing.
-fn synchronous(
+fn synchronous<C: 'static>(
     answer: OnConditionFailed<Response<Whole>>,
-) -> OnConditionFailed<Response<answer::Body>> {
+) -> OnConditionFailed<Response<HandlerBody<C>>> {
     Box::new(move |failed| {
         let (head, body) = answer(failed)?.into_parts();
         let Some(Ok(body)) = body.collect().now_or_never() else {
             tracing::error!("the body of the answer for a failed condition is not in memory");
             return None;
         };
-        Some(Response::from_parts(head, body.to_bytes().into()))
+        Some(Response::from_parts(head, HandlerBody::Whole(body.to_bytes().into())))
     })
 }

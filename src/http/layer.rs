@@ -221,7 +221,7 @@ where
                     Effect::Transaction => {
                         let handler = async {
                             let response = oneshot(inner, request).await?;
-                            Ok(handler_transaction::transaction(&config, response).await)
+                            Ok(handler_transaction::transaction(response).await)
                         };
                         exchange_transaction(&config, call, handler).await
                     }

@@ -62,13 +62,13 @@ mod handler_transaction;
 pub(crate) mod key_header;
 pub(crate) mod layer;
 mod problem;
-mod reconcile;
 pub(crate) mod request;
 mod statuses;
 pub mod tenant;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -372,6 +372,43 @@ impl Http {
     /// ```
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the hook that decides about an abandoned request.
+    ///
+    /// A request is abandoned if its handler's lease expired without an answer. The hook replaces
+    /// [`Policy::takeover`](crate::Policy::takeover); see
+    /// [`Call::reconcile`](crate::Call::reconcile). Its answers are responses, which are
+    /// stored whatever their status. It can use [`Abandoned::derive_key`] and the
+    /// [steps](Abandoned::step) of the earlier request. If the hook fails, the client gets
+    /// [`ProblemKind::ReconcileFailed`], and if it panics, [`ProblemKind::HandlerPanicked`].
+    ///
+    /// ```
+    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
+    /// use dynamodb_idempotency::{Abandoned, Reconciled};
+    /// use http::Response;
+    /// # async fn find_charge(_: &str) -> Result<Option<String>, std::io::Error> { Ok(None) }
+    ///
+    /// let http = idempotency.http("charges").reconcile(|abandoned: Abandoned| async move {
+    ///     let found = find_charge(&abandoned.derive_key("charge").uuid()).await?;
+    ///     Ok::<_, std::io::Error>(match found {
+    ///         Some(charge) => Reconciled::Completed(Response::new(charge.into())),
+    ///         None => Reconciled::Execute,
+    ///     })
+    /// });
+    /// # }
+    /// ```
+    pub fn reconcile<H, Fut, E>(mut self, hook: H) -> Self
+    where
+        H: Fn(Abandoned) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<HookAnswer, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.reconcile = Some(Arc::new(move |abandoned| {
+            let resolution = hook(abandoned);
+            Box::pin(async move { resolution.await.map_err(Into::into) })
+        }));
         self
     }
 

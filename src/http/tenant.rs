@@ -13,7 +13,6 @@ use http::request::Parts;
 use sha2::{Digest, Sha256};
 
 use super::key_header;
-use crate::store::key::hex;
 
 /// The tenant that a request names.
 ///
@@ -77,7 +76,7 @@ pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + '
 /// # Ok::<_, http::Error>(())
 /// ```
 pub fn header_sha256(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + 'static {
-    move |parts| single(parts, name, |value| Some(hex(&Sha256::digest(value))))
+    move |parts| single(parts, name, |value| Some(hex::encode(Sha256::digest(value))))
 }
 
 fn single(parts: &Parts, name: &str, read: impl Fn(&[u8]) -> Option<String>) -> Tenant {

@@ -26,18 +26,13 @@
 //! [`ProblemKind::AnswerUnavailable`](crate::http::ProblemKind::AnswerUnavailable).
 //! [`Http::wrap_streaming`](crate::http::Http::wrap_streaming) has no such limit.
 
-mod handler_response;
 mod payload;
 mod run;
 mod service;
-mod streaming;
 pub mod tenant;
-mod transaction;
 
-pub use self::handler_response::HandlerResponse;
-pub use self::run::{adapter, run, run_concurrent, runtime};
-pub use self::service::{HttpService, LambdaResponse};
-pub use self::streaming::{
-    run_with_streaming_response, run_with_streaming_response_concurrent, streaming_adapter,
-    streaming_runtime,
+pub use self::run::{
+    adapter, run, run_concurrent, run_with_streaming_response,
+    run_with_streaming_response_concurrent, runtime, streaming_adapter, streaming_runtime,
 };
+pub use self::service::{HandlerResponse, HttpService, LambdaResponse};

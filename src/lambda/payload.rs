@@ -1,5 +1,7 @@
 //! The size limits of Lambda's responses, and the size of a response as JSON.
 
+use std::borrow::Cow;
+
 use lambda_http::http::Extensions;
 use lambda_http::request::RequestContext;
 use lambda_http::{Body, Response};
@@ -37,7 +39,7 @@ impl Limit {
     }
 
     /// Returns why Lambda would reject this response.
-    pub(super) fn check(self, response: &Response<Body>) -> Result<(), String> {
+    pub(super) fn check(self, response: &Response<Body>) -> Result<(), Cow<'static, str>> {
         // Few responses are so long that their escapes have to be counted.
         if self.json_bytes(response, |text| MAX_ESCAPE_BYTES * text.len()) <= self.bytes {
             return Ok(());
@@ -52,7 +54,7 @@ impl Limit {
             "a response is larger than Lambda accepts: return a smaller one, for example a link, or \
              stream it by Http::wrap_streaming and lambda::run_with_streaming_response"
         );
-        Err(format!("it has {bytes} bytes as JSON, and Lambda accepts {}", self.bytes))
+        Err(format!("it has {bytes} bytes as JSON, and Lambda accepts {}", self.bytes).into())
     }
 
     /// Returns the response, or a problem instead of it if Lambda would reject it.

@@ -1,21 +1,27 @@
-//! The wrapper around a `lambda_http` service.
+//! The wrappers around a `lambda_http` service.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http_body_util::Either;
 use lambda_http::http::StatusCode;
 use lambda_http::{Body, IntoResponse, Request, Response, service_fn};
+use serde_json::Value;
 use tower_service::Service;
 
-use super::handler_response::HandlerResponse;
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
 use crate::http::Http;
-use crate::http::exchange::{HandlerBody, exchange, oneshot, render};
+use crate::http::answer_body::{self, BoxError, ResponseBody};
+use crate::http::exchange::{
+    HandlerBody, exchange, exchange_transaction, oneshot, pass_transaction, render,
+};
+use crate::http::layer::read_response;
 use crate::http::request::whole_call;
-use crate::run::user_code::{self, Panic};
+use crate::run::transaction::Transaction;
+use crate::run::user_code;
 
 impl Http {
     /// Wraps a `lambda_http` handler, such as a [`service_fn`] or an axum `Router`.
@@ -63,12 +69,150 @@ impl Http {
                         oneshot(inner, request).await.map(IntoResponse::into_response)?.await
                     }
                     Ok(Some(call)) => {
-                        let read = |response| whole(converting(response), limit);
+                        let read = |response| whole(response, limit);
                         let answered = exchange(config, call, request, inner, read);
                         limit.enforce(config, answered.await?)
                     }
                     Err(problem) => render(config, &problem),
                 }))
+            })
+        }))
+    }
+
+    /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction.
+    ///
+    /// The rules are those of [`wrap`](Self::wrap), but a request takes only **one** round trip,
+    /// and so does a repeat.
+    ///
+    /// The handler returns a [`Transaction`]: its response and the items to write. It runs before
+    /// the first request to DynamoDB, in a repeat too, and must have no effect itself; see
+    /// [`Call::run_transaction`](crate::Call::run_transaction). It has no
+    /// [`Execution`](crate::Execution).
+    ///
+    /// The response to a transaction with writes is stored whatever its status. Without writes, and
+    /// for [`on_condition_failed`](Transaction::on_condition_failed), a response whose status is
+    /// not stored is sent, and nothing of it is kept whatever the policy for failures. If a
+    /// response is [larger than Lambda accepts](crate::lambda), nothing is written, and the client
+    /// gets [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
+    ///
+    /// A request that passes through (because of its method, or without a key where none is
+    /// required) is unprotected: without writes its response is sent; with writes it gets a 500.
+    ///
+    /// ```
+    /// use aws_sdk_dynamodb::types::TransactWriteItem;
+    /// use dynamodb_idempotency::{Idempotency, Transaction, lambda};
+    /// use lambda_http::{Body, Error, Request, Response, service_fn};
+    /// # fn debit_and_credit(_: &Request) -> [TransactWriteItem; 2] { unimplemented!() }
+    ///
+    /// async fn transfer(request: Request) -> Result<Transaction<Response<Body>>, Error> {
+    ///     let done = Response::builder().status(201).body(Body::Empty)?;
+    ///     let refused = Response::builder().status(402).body(Body::from("insufficient funds"))?;
+    ///     Ok(Transaction::new(done)
+    ///         .items(debit_and_credit(&request))
+    ///         .on_condition_failed(|_| Some(refused)))
+    /// }
+    ///
+    /// async fn serve(idempotency: Idempotency) -> Result<(), Error> {
+    ///     lambda::run(idempotency.http("transfers").wrap_transaction(service_fn(transfer))?).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`layer`](Self::layer).
+    pub fn wrap_transaction<'a, S>(
+        self,
+        service: S,
+    ) -> Result<
+        impl Service<Request, Response = LambdaResponse, Error = S::Error, Future: Send + 'a> + Clone,
+        crate::Error,
+    >
+    where
+        S: Service<Request, Response = Transaction<Response<Body>>, Error: Send, Future: Send>
+            + Clone
+            + Send
+            + 'a,
+    {
+        let config = self.checked()?;
+        Ok(service_fn(move |request: Request| {
+            let (config, inner) = (Arc::clone(&config), service.clone());
+            Box::pin(async move {
+                let (config, limit) = (&*config, Limit::of(request.extensions()));
+                let (call, request) = whole_call(config, request);
+                Ok(LambdaResponse(match call {
+                    Ok(None) => pass_transaction(config, oneshot(inner, request).await?),
+                    Ok(Some(call)) => {
+                        // Called inside the future, so that a panic of the call itself is handled too.
+                        let handler = async {
+                            let transaction = oneshot(inner, request).await?;
+                            Ok(match limit.check(&transaction.response) {
+                                Ok(()) => transaction.map(|answer| {
+                                    answer.map(|body| HandlerBody::Whole(body.into()))
+                                }),
+                                Err(reason) => Transaction::discard(
+                                    transaction.response.map(|_| HandlerBody::Unsendable(reason)),
+                                ),
+                            })
+                        };
+                        limit.enforce(config, exchange_transaction(config, call, handler).await?)
+                    }
+                    Err(problem) => render(config, &problem),
+                }))
+            })
+        }))
+    }
+
+    /// Wraps a `lambda_http` service whose bodies stream, for example an axum `Router`.
+    ///
+    /// Pass the result to
+    /// [`lambda::run_with_streaming_response`](crate::lambda::run_with_streaming_response).
+    ///
+    /// Requests that pass through stream without a change. The answer to a request with a key is
+    /// held back until it is stored. An answer that is too long to be stored can be sent as it
+    /// arrives: [`stream_large_answers`](Self::stream_large_answers).
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// use axum::{Router, routing::post};
+    ///
+    /// let router: Router = Router::new().route("/payments", post(async || "paid"));
+    /// let service = idempotency.http("payments").wrap_streaming(router)?;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`layer`](Self::layer).
+    pub fn wrap_streaming<S, B>(
+        self,
+        service: S,
+    ) -> Result<
+        impl Service<
+            Request,
+            Response = Response<ResponseBody<B>>,
+            Error = S::Error,
+            Future: Send + 'static,
+        > + Clone,
+        crate::Error,
+    >
+    where
+        S: Service<Request, Response = Response<B>, Error: Send, Future: Send>
+            + Clone
+            + Send
+            + 'static,
+        B: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+    {
+        let config = self.checked()?;
+        Ok(service_fn(move |request: Request| {
+            let (config, inner) = (Arc::clone(&config), service.clone());
+            Box::pin(async move {
+                let (call, request) = whole_call(&config, request);
+                Ok(match call {
+                    Ok(None) => oneshot(inner, request).await?.map(Either::Left),
+                    Ok(Some(call)) => {
+                        let read = |response| read_response(&config, response);
+                        answer_body::whole(exchange(&config, call, request, inner, read).await?)
+                    }
+                    Err(problem) => answer_body::whole(render(&config, &problem)),
+                })
             })
         }))
     }
@@ -117,6 +261,84 @@ impl<S, E> HttpService<E> for S where
 {
 }
 
+/// A response that [`Http::wrap`](crate::http::Http::wrap) accepts from a handler.
+///
+/// `lambda_http` panics if reading the body of a response fails, and then the status is lost. The
+/// status decides whether the request is completed, so this trait provides it before the
+/// conversion.
+///
+/// Every type for which `lambda_http` implements [`IntoResponse`] implements it. For your own type:
+///
+/// ```
+/// use std::pin::Pin;
+///
+/// use dynamodb_idempotency::lambda::HandlerResponse;
+/// use lambda_http::http::StatusCode;
+/// use lambda_http::{Body, IntoResponse, Response};
+///
+/// struct Created(String);
+///
+/// impl IntoResponse for Created {
+///     fn into_response(self) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>> {
+///         (self.status(), self.0).into_response()
+///     }
+/// }
+///
+/// impl HandlerResponse for Created {
+///     fn status(&self) -> StatusCode {
+///         StatusCode::CREATED
+///     }
+/// }
+///
+/// assert_eq!((StatusCode::ACCEPTED, "later").status(), 202);
+/// ```
+pub trait HandlerResponse: IntoResponse {
+    /// Returns the status of the response that [`IntoResponse::into_response`] creates.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::lambda::HandlerResponse;
+    ///
+    /// assert_eq!("paid".status(), 200);
+    /// ```
+    fn status(&self) -> StatusCode;
+}
+
+impl<B> HandlerResponse for Response<B>
+where
+    Self: IntoResponse,
+{
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
+}
+
+impl HandlerResponse for LambdaResponse {
+    fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+}
+
+impl<T> HandlerResponse for (StatusCode, T)
+where
+    Self: IntoResponse,
+{
+    fn status(&self) -> StatusCode {
+        self.0
+    }
+}
+
+macro_rules! always_ok {
+    ($($type:ty),*) => {$(
+        impl HandlerResponse for $type {
+            fn status(&self) -> StatusCode {
+                StatusCode::OK
+            }
+        }
+    )*};
+}
+
+always_ok!(String, &str, Vec<u8>, &[u8], Value);
+
 /// A response in the form in which Lambda accepts it.
 ///
 /// `lambda_http` converts every other type into that form by its content type. A second conversion
@@ -130,7 +352,7 @@ impl<S, E> HttpService<E> for S where
 /// }
 /// ```
 #[derive(Debug)]
-pub struct LambdaResponse(pub(super) Response<Body>);
+pub struct LambdaResponse(Response<Body>);
 
 impl LambdaResponse {
     /// Returns the response itself.
@@ -188,38 +410,33 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-/// The status of a handler's response, and the future of `lambda_http`'s conversion, or the panic
-/// if starting it panicked.
-type Converting = (StatusCode, Result<Pin<Box<dyn Future<Output = Response<Body>> + Send>>, Panic>);
-
-/// Starts the conversion at once, because the handler's response type need not be `Send`.
-fn converting(response: impl HandlerResponse) -> Converting {
+/// Reads the whole response of a handler. If `lambda_http` panics because reading the body failed,
+/// only the response is lost. The conversion starts at once, because the handler's response type need not
+/// be `Send`.
+fn whole(
+    response: impl HandlerResponse,
+    limit: Limit,
+) -> impl Future<Output = Response<HandlerBody<Body>>> + Send {
     // The handler has run. If its status is unknown, the request counts as completed.
     let status = user_code::call(|| response.status()).unwrap_or(StatusCode::OK);
-    (status, user_code::call(|| response.into_response()))
+    let converting = user_code::call(|| response.into_response());
+    async move {
+        let converted = match converting {
+            Ok(converting) => user_code::run(converting).await,
+            Err(panic) => Err(panic),
+        };
+        match converted.map(|response| (limit.check(&response), response)) {
+            Ok((Ok(()), response)) => response.map(|body| HandlerBody::Whole(body.into())),
+            Ok((Err(reason), response)) => response.map(|_| HandlerBody::Unsendable(reason)),
+            Err(panic) => {
+                let mut broken = Response::new(HandlerBody::broken(panic.text()));
+                *broken.status_mut() = status;
+                broken
+            }
+        }
+    }
 }
 
-/// Reads the whole response of a handler. If `lambda_http` panics because reading the body failed,
-/// only the response is lost.
-async fn whole((status, converting): Converting, limit: Limit) -> Response<HandlerBody<Body>> {
-    let converted = match converting {
-        Ok(converting) => user_code::run(converting).await,
-        Err(panic) => Err(panic),
-    };
-    let body = match converted {
-        Ok(response) => match limit.check(&response) {
-            Ok(()) => return response.map(|body| HandlerBody::Whole(body.into())),
-            Err(reason) => HandlerBody::Unsendable(reason.into()),
-        },
-        Err(panic) => HandlerBody::broken(panic.text()),
-    };
-    let mut unsendable = Response::new(body);
-    *unsendable.status_mut() = status;
-    unsendable
-}
-
-/// Text stays text and bytes stay bytes, because API Gateway and ALB encode them differently.
-/// Nothing is copied.
 impl From<Body> for answer::Body {
     fn from(body: Body) -> Self {
         let (kind, bytes) = match body {

@@ -16,7 +16,7 @@ use super::key::MessageKey;
 use super::message::Message;
 use super::response::Reporting;
 use super::settings::{FailureAction, MissingKey, Order};
-use super::source::{self, Source};
+use super::source::{Source, eventbridge, kafka, records};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::operation::CallConfig;
@@ -29,11 +29,11 @@ const DEFAULT_CONCURRENCY: usize = 10;
 const DEFAULT_DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 macro_rules! entries {
-    ($($(#[$doc:meta])* $name:ident: $record:ident),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident: $record:ident = $source:path),* $(,)?) => {
         impl Idempotency {$(
             $(#[$doc])*
             pub fn $name(&self, scope: impl Into<Scope>) -> Consumer<$record> {
-                Consumer::new(self, source::$name::SOURCE, scope.into())
+                Consumer::new(self, $source, scope.into())
             }
         )*}
     };
@@ -53,7 +53,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    sqs: SqsMessage,
+    sqs: SqsMessage = records::SQS,
     /// Consumes records of Amazon Kinesis Data Streams under `scope`. Default key: the broker's id.
     ///
     /// ```
@@ -66,7 +66,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    kinesis: KinesisEventRecord,
+    kinesis: KinesisEventRecord = records::KINESIS,
     /// Consumes records of DynamoDB Streams under `scope`. Default key: the broker's id.
     ///
     /// ```
@@ -79,7 +79,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    dynamodb_streams: EventRecord,
+    dynamodb_streams: EventRecord = records::DYNAMODB_STREAMS,
     /// Consumes records of Apache Kafka (Amazon MSK or self-managed) under `scope`. Default key:
     /// the header `Idempotency-Key`.
     ///
@@ -93,7 +93,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    kafka: KafkaRecord,
+    kafka: KafkaRecord = kafka::SOURCE,
     /// Consumes notifications of Amazon SNS under `scope`. Default key: the message attribute
     /// `Idempotency-Key`.
     ///
@@ -107,7 +107,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    sns: SnsRecord,
+    sns: SnsRecord = records::SNS,
     /// Consumes events of Amazon EventBridge under `scope`. Default key: the broker's id.
     ///
     /// ```
@@ -120,7 +120,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    eventbridge: EventBridgeEvent,
+    eventbridge: EventBridgeEvent = eventbridge::SOURCE,
     /// Consumes event notifications of Amazon S3 under `scope`. Default key: the broker's id.
     ///
     /// ```
@@ -133,7 +133,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    s3: S3EventRecord,
+    s3: S3EventRecord = records::S3,
 }
 
 /// How the messages of a source are consumed; `R` is its record. [`Idempotency::sqs`] and its

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::error::Rejected;
-use super::object::Object;
-use super::source::{Body, eventbridge, sns};
+use super::key::BINARY;
+use super::source::{Body, eventbridge, object};
 use crate::error::json_fault;
 
 /// The envelope around the body of a queue's message.
@@ -34,13 +35,12 @@ pub enum Envelope {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Notification {
+pub(super) struct Notification {
     #[serde(rename = "Type")]
     kind: String,
     message_id: String,
     message: String,
-    #[serde(default)]
-    message_attributes: Option<BTreeMap<String, Object<Attribute>>>,
+    message_attributes: Option<BTreeMap<String, Attribute>>,
 }
 
 #[derive(Deserialize)]
@@ -49,6 +49,9 @@ struct Attribute {
     #[serde(rename = "Type")]
     kind: String,
     value: String,
+    /// With it, serde accepts only an object, and not a list of the members.
+    #[serde(flatten)]
+    _others: IgnoredAny,
 }
 
 impl Envelope {
@@ -60,9 +63,9 @@ impl Envelope {
             Rejected::Malformed(format!("the body is not {what}: {fault}"))
         };
         match self {
-            Self::Sns => serde_json::from_str(text)
+            Self::Sns => object(text)
                 .map_err(|error| malformed("a notification of SNS's", error))
-                .and_then(|Object(notification)| opened(notification)),
+                .and_then(Notification::body),
             Self::EventBridge => eventbridge::read(text)
                 .map_err(|error| malformed("an event of EventBridge's", error))
                 .map(|(body, _)| body),
@@ -70,11 +73,21 @@ impl Envelope {
     }
 }
 
-fn opened(notification: Notification) -> Result<Body, Rejected> {
-    sns::check_type(&notification.kind)?;
-    let attributes = notification.message_attributes.unwrap_or_default().into_iter();
-    let attributes =
-        attributes.map(|(name, Object(Attribute { kind, value }))| (name, sns::text(&kind, value)));
-    let payload = notification.message.into_bytes();
-    Ok(Body::new(payload, attributes.collect(), Some(notification.message_id)))
+impl Notification {
+    /// Returns the published message. SNS also sends confirmations of subscriptions.
+    pub(super) fn body(self) -> Result<Body, Rejected> {
+        match self.kind.as_str() {
+            "Notification" => {}
+            kind @ ("SubscriptionConfirmation" | "UnsubscribeConfirmation") => {
+                let reason = format!("it is SNS's {kind} and not a message: confirm it by hand");
+                return Err(Rejected::Malformed(reason));
+            }
+            _ => return Err(Rejected::Malformed("its `Type` is not one of SNS's".to_owned())),
+        }
+        let text =
+            |Attribute { kind, value, .. }| if kind == "Binary" { Err(BINARY) } else { Ok(value) };
+        let attributes = self.message_attributes.unwrap_or_default().into_iter();
+        let attributes = attributes.map(|(name, attribute)| (name, text(attribute)));
+        Ok(Body::new(self.message.into_bytes(), attributes.collect(), Some(self.message_id)))
+    }
 }

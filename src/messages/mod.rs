@@ -72,11 +72,9 @@ mod error;
 mod jmespath;
 mod key;
 mod message;
-mod object;
 mod response;
 mod run_message;
 mod schedule;
-mod service;
 mod settings;
 mod source;
 

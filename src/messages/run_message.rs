@@ -93,8 +93,7 @@ where
     E: fmt::Display + 'static,
 {
     let deadline = times.map(|times| times.deadline);
-    let (operation, service) = (consumer.calls.scope.operation(), consumer.source.name);
-    let log = Log { consumer, operation, service, item };
+    let log = Log { consumer, item };
     let running = async {
         match prepared {
             Err(rejected) => log.rejected(rejected),
@@ -147,8 +146,6 @@ fn without_record<R>(
 /// Logs the results of a message, without its key and payload.
 struct Log<'a, R> {
     consumer: &'a Consumer<R>,
-    operation: &'a str,
-    service: &'static str,
     item: Option<&'a ItemIdentifier>,
 }
 
@@ -169,20 +166,8 @@ impl<R> Log<'_, R> {
             }
             ErrorKind::InvalidInput => self.disposed(self.consumer.malformed, &error),
             ErrorKind::InProgress { .. } => self.in_progress(),
-            ErrorKind::LeaseLost
-            | ErrorKind::LeaseExpired
-            | ErrorKind::DeadlineExceeded
-            | ErrorKind::Configuration
-            | ErrorKind::Unavailable
-            | ErrorKind::InvalidUse
-            | ErrorKind::ConditionFailed
-            | ErrorKind::InvalidTransaction
-            | ErrorKind::AlreadyCommitted
-            | ErrorKind::NothingCommitted
-            | ErrorKind::OutcomeUnknown
-            | ErrorKind::StepsUnreadable
-            | ErrorKind::NewerRecord
-            | ErrorKind::UnknownRecord => self.failed(&format!("{error:?}")),
+            // Another delivery may succeed, and it is safe whatever happened.
+            _ => self.failed(&format!("{error:?}")),
         }
     }
 
@@ -200,8 +185,8 @@ impl<R> Log<'_, R> {
 
     fn failed(&self, error: &str) -> bool {
         tracing::error!(
-            operation = self.operation,
-            source = self.service,
+            operation = self.consumer.calls.scope.operation(),
+            source = self.consumer.source.name,
             message_id = self.id(),
             error,
             "a message failed"
@@ -211,8 +196,8 @@ impl<R> Log<'_, R> {
 
     fn in_progress(&self) -> bool {
         tracing::warn!(
-            operation = self.operation,
-            source = self.service,
+            operation = self.consumer.calls.scope.operation(),
+            source = self.consumer.source.name,
             message_id = self.id(),
             "a message is being handled elsewhere: it will be delivered again"
         );
@@ -223,7 +208,9 @@ impl<R> Log<'_, R> {
     fn disposed(&self, action: FailureAction, reason: &(dyn fmt::Display + Sync)) -> bool {
         let (message_id, is_done) = (self.id(), action == FailureAction::Acknowledge);
         tracing::error!(
-            operation = self.operation, source = self.service, message_id, %reason, acknowledged = is_done,
+            operation = self.consumer.calls.scope.operation(),
+            source = self.consumer.source.name,
+            message_id, %reason, acknowledged = is_done,
             "a message is refused, and no further delivery would fix it"
         );
         is_done
@@ -231,8 +218,8 @@ impl<R> Log<'_, R> {
 
     fn unprotected(&self) {
         tracing::warn!(
-            operation = self.operation,
-            source = self.service,
+            operation = self.consumer.calls.scope.operation(),
+            source = self.consumer.source.name,
             message_id = self.id(),
             "a message without a key runs WITHOUT idempotency (MissingKey::RunUnprotected)"
         );

@@ -5,15 +5,9 @@
 //! according to `Content-Encoding` or `Content-Type`, are skipped, and of a large answer a sample
 //! is compressed first.
 
-#[cfg(not(feature = "compression"))]
-mod absent;
-#[cfg(feature = "compression")]
-mod zstd;
-
-#[cfg(not(feature = "compression"))]
-use self::absent as codec;
-#[cfg(feature = "compression")]
-use self::zstd as codec;
+#[cfg_attr(feature = "compression", path = "zstd.rs")]
+#[cfg_attr(not(feature = "compression"), path = "absent.rs")]
+mod codec;
 
 pub(super) use self::codec::decompress;
 use super::{Answer, HttpAnswer};
@@ -28,22 +22,19 @@ pub(crate) enum Codec {
 }
 
 impl Codec {
-    const ALL: [Self; 3] = [Self::Raw, Self::Zstd, Self::Custom];
+    const ALL: [(Self, &str); 3] =
+        [(Self::Raw, "raw"), (Self::Zstd, "zstd"), (Self::Custom, "custom")];
 
     pub(super) fn of(byte: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(byte)).copied()
+        Self::ALL.get(usize::from(byte)).map(|(codec, _)| *codec)
     }
 
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Zstd => "zstd",
-            Self::Custom => "custom",
-        }
+        Self::ALL[self as usize].1
     }
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|codec| codec.name() == name)
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(codec, _)| codec)
     }
 }
 
@@ -86,7 +77,7 @@ fn declares_compression(answer: &Answer) -> bool {
     })
 }
 
-/// Media types whose own format compresses. A type that is missing here only costs a trial.
+/// Common media types whose own format compresses. A type that is missing here only costs a trial.
 fn is_compressed_type(media_type: &str) -> bool {
     let (kind, subtype) = media_type.trim().split_once('/').unwrap_or_default();
     match kind {
@@ -95,20 +86,8 @@ fn is_compressed_type(media_type: &str) -> bool {
         "video" => true,
         "font" => matches!(subtype, "woff" | "woff2"),
         "application" => {
-            matches!(
-                subtype,
-                "zip"
-                    | "gzip"
-                    | "x-gzip"
-                    | "zstd"
-                    | "x-bzip2"
-                    | "x-xz"
-                    | "x-7z-compressed"
-                    | "vnd.rar"
-                    | "java-archive"
-                    | "epub+zip"
-                    | "vnd.apache.parquet"
-            ) || subtype.starts_with("vnd.openxmlformats-officedocument.")
+            matches!(subtype, "zip" | "gzip" | "zstd")
+                || subtype.starts_with("vnd.openxmlformats-officedocument.")
         }
         _ => false,
     }

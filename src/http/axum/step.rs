@@ -79,9 +79,9 @@ struct StepResponse {
     status: u16,
     headers: Vec<(String, TextOrBytes)>,
     body: TextOrBytes,
-    /// Headers that are sent once and not stored.
+    /// The headers of the response itself, which are sent once. Some of them are not stored.
     #[serde(skip)]
-    unstored_headers: HeaderMap,
+    all_headers: Option<HeaderMap>,
 }
 
 /// Text is stored as text, so that it is readable in the console.
@@ -113,17 +113,13 @@ impl StepResponse {
         let (head, body) = response.into_parts();
         let body = read_of_handler(body.collect()).await;
         let body = body.map_err(|error| format!("reading the response's body failed: {error}"))?;
-        let stored = answer::kept_headers(&head.headers);
-        let mut unstored_headers = head.headers;
-        for (name, _) in &stored {
-            unstored_headers.remove(name);
-        }
-        let headers = stored.into_iter().map(|(name, value)| (name, TextOrBytes::of(value)));
+        let stored = answer::kept_headers(&head.headers).into_iter();
+        let headers = stored.map(|(name, value)| (name, TextOrBytes::of(value)));
         Ok(Self {
             status: head.status.as_u16(),
             headers: headers.collect(),
             body: TextOrBytes::of(body.to_bytes().into()),
-            unstored_headers,
+            all_headers: Some(head.headers),
         })
     }
 
@@ -133,7 +129,9 @@ impl StepResponse {
         let headers = self.headers.into_iter().map(|(name, value)| (name, value.into_bytes()));
         let answer = HttpAnswer { status: self.status, headers: headers.collect(), body };
         let mut response = answer::restore(answer)?.map(|body| Body::from(body.bytes));
-        response.headers_mut().extend(self.unstored_headers);
+        if let Some(all_headers) = self.all_headers {
+            *response.headers_mut() = all_headers;
+        }
         Some(response)
     }
 }

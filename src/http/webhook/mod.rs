@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn no_secret_is_shown() {
-        assert_eq!(format!("{:?}", Webhook::stripe(["whsec_1"])), r#"Webhook("stripe")"#);
+        assert_eq!(format!("{:?}", Webhook::stripe(["whsec_1"])), "Webhook");
     }
 
     #[test]

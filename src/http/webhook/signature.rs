@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use hex::FromHex;
 use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use http::request::Parts;
@@ -62,7 +63,7 @@ impl Secrets {
         message: &[&[u8]],
         signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
     ) -> Verified {
-        any_matches(&self.0, |key| sign(key, message), signatures)
+        any_matches(self.0.iter().filter_map(|key| sign(key, message)), signatures)
     }
 }
 
@@ -74,17 +75,15 @@ fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
     Some(mac.finalize())
 }
 
-/// Checks that one of the keys produces one of the signatures. The message is hashed at most
-/// once per key, however many signatures there are.
-fn any_matches<K>(
-    keys: &[K],
-    sign: impl Fn(&K) -> Option<Signature>,
+/// Checks that one of the signatures is one of `valid`. The message is hashed at most once per key,
+/// however many signatures there are.
+fn any_matches(
+    mut valid: impl Iterator<Item = Signature>,
     signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
 ) -> Verified {
     let signatures = signatures.take(MAX_SIGNATURES).map(|bytes| Signature::new(bytes.into()));
     let signatures: Vec<_> = signatures.collect();
-    let is_one = |signature: Signature| signatures.contains(&signature);
-    if !signatures.is_empty() && keys.iter().filter_map(sign).any(is_one) {
+    if !signatures.is_empty() && valid.any(|signature| signatures.contains(&signature)) {
         return Ok(());
     }
     Err("it does not match this body and these secrets")
@@ -155,15 +154,7 @@ fn one_header<'a>(parts: &'a Parts, name: &str) -> Result<&'a str, &'static str>
 }
 
 fn from_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
-    if text.len() != 2 * SIGNATURE_BYTES {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut bytes = [0; SIGNATURE_BYTES];
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+    FromHex::from_hex(text).ok()
 }
 
 fn from_base64(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
@@ -343,7 +334,8 @@ mod tests {
         let keys = [b"one".to_vec(), b"two".to_vec()];
         let check = |signatures: Vec<[u8; SIGNATURE_BYTES]>| {
             hashed.set(0);
-            (any_matches(&keys, sign, signatures.into_iter()).is_ok(), hashed.get())
+            let valid = keys.iter().filter_map(sign);
+            (any_matches(valid, signatures.into_iter()).is_ok(), hashed.get())
         };
         assert_eq!(check(vec![[7; 32]; 400]), (false, 2));
         assert_eq!(check(Vec::new()), (false, 0));

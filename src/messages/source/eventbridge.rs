@@ -4,12 +4,11 @@ use aws_lambda_events::eventbridge::EventBridgeEvent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Incoming, Source, decode, other_source};
+use super::{Batch, Body, Incoming, Source, decode, object, other_source};
 use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
-use crate::messages::object::Object;
 use crate::messages::response::{ItemIdentifier, Reporting};
 
 pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
@@ -38,7 +37,7 @@ struct Event {
 /// Reads the body of an event and its id. The fingerprint excludes the event's id and time, so that
 /// the same event sent twice with one key is the same request.
 pub(in crate::messages) fn read(event: &str) -> serde_json::Result<(Body, Option<String>)> {
-    let Object(Event { id, source, detail_type, detail }) = serde_json::from_str(event)?;
+    let Event { id, source, detail_type, detail } = object(event)?;
     let id = id.filter(|id| !id.is_empty());
     let payload = detail.get().as_bytes().to_vec();
     let fingerprint = Fingerprint::builder()

@@ -9,11 +9,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source, decode, named, other_source};
+use super::{Batch, Body, Incoming, Parsed, Raw, Source, decode, named, object, other_source};
 use crate::error::json_fault;
 use crate::messages::error::{BatchError, Rejected};
 use crate::messages::key::MessageKey;
-use crate::messages::object::Object;
 use crate::messages::response::{ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
@@ -39,8 +38,8 @@ fn split(
     event: &str,
     order: Order,
 ) -> Result<Batch<KafkaRecord>, BatchError> {
-    let Object(event) = serde_json::from_str::<Object<Topics>>(event)
-        .map_err(|error| other_source(service, &json_fault(&error)))?;
+    let event: Topics =
+        object(event).map_err(|error| other_source(service, &json_fault(&error)))?;
     match event.event_source.as_deref() {
         None | Some("aws:kafka" | "SelfManagedKafka") => {}
         Some(other) => return Err(other_source(service, &named(other))),

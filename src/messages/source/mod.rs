@@ -1,13 +1,9 @@
 //! The AWS services that send messages, each with its own event format and its own reports of
 //! failures. A source only parses events; it does not decide what runs when.
 
-pub(super) mod dynamodb_streams;
 pub(super) mod eventbridge;
 pub(super) mod kafka;
-pub(super) mod kinesis;
-pub(super) mod s3;
-pub(super) mod sns;
-pub(super) mod sqs;
+pub(super) mod records;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +12,6 @@ use serde_json::value::RawValue;
 
 use super::error::{BatchError, Rejected};
 use super::key::{Attributes, MessageKey};
-use super::object::Object;
 use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
 use crate::error::json_fault;
@@ -87,8 +82,7 @@ fn split_records<R>(
     event: &str,
     mut incoming: impl FnMut(&Raw<'_>) -> Incoming<R>,
 ) -> Result<Batch<R>, BatchError> {
-    let Ok(Object(Event { records: Some(records), window, state })) = serde_json::from_str(event)
-    else {
+    let Ok(Event { records: Some(records), window, state }) = object(event) else {
         return Err(other_source(service, "it has no list of `Records`"));
     };
     let messages = records.iter().map(|record| incoming(&Raw::new(service, record))).collect();
@@ -122,19 +116,30 @@ impl<'a> Raw<'a> {
         self.tree.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// Returns the identifier by which a failure is reported.
-    fn item(&self, pointer: &str) -> Option<ItemIdentifier> {
-        self.text(pointer).map(|id| ItemIdentifier::Id(id.to_owned()))
-    }
-
-    /// Reads the record as its source's type. Rejects a record that names another source.
-    fn read<R: DeserializeOwned>(&self, source_at: &str, expected: &str) -> Result<R, Rejected> {
+    /// Reads the record as its source's type. Rejects a record that names another source than
+    /// `expected`. The identifier by which a failure is reported is at the pointer `item`.
+    fn message<R: DeserializeOwned>(
+        &self,
+        expected: &str,
+        item: &str,
+        group: Option<String>,
+        body: impl FnOnce(&R) -> Result<Body, Rejected>,
+    ) -> Incoming<R> {
         let service = self.service;
-        if let Some(other) = self.text(source_at).filter(|source| *source != expected) {
-            let reason = format!("the record is not one of {service}'s: {}", named(other));
-            return Err(Rejected::Malformed(reason));
+        let source = self.text("/eventSource").or_else(|| self.text("/EventSource"));
+        let record = match source.filter(|source| *source != expected) {
+            None => decode(self.text, service),
+            Some(other) => {
+                let reason = format!("the record is not one of {service}'s: {}", named(other));
+                Err(Rejected::Malformed(reason))
+            }
+        };
+        let parsed = record.and_then(|record| body(&record).map(|body| (record, body)));
+        Incoming {
+            item: self.text(item).map(|id| ItemIdentifier::Id(id.to_owned())),
+            group,
+            parsed,
         }
-        decode(self.text, service)
     }
 }
 
@@ -148,11 +153,19 @@ fn named(source: &str) -> String {
     }
 }
 
+/// Reads a JSON object. The derived `Deserialize` of a structure also accepts a list of its members.
+pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
+    if text.trim_start().starts_with('[') {
+        return Err(serde::de::Error::custom("it is a list"));
+    }
+    serde_json::from_str(text)
+}
+
 /// Reads a record as its source's type, which another crate defines. If that crate panics, only
 /// this record of the batch is unreadable.
 fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Rejected> {
-    match user_code::call(|| serde_json::from_str(text)) {
-        Ok(Ok(Object(record))) => Ok(record),
+    match user_code::call(|| object(text)) {
+        Ok(Ok(record)) => Ok(record),
         Ok(Err(error)) => {
             let fault = json_fault(&error);
             let reason = format!("the record is not one of {service}'s: {fault}");

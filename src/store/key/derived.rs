@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::canonical_json::canonical;
-use crate::store::key::{RecordKey, hex};
+use crate::store::key::RecordKey;
 
 /// Separates these hashes from all other uses of SHA-256, and versions their layout.
 const CHILD: &[u8] = b"dynamodb-idempotency/derived-key/1/child\0";
@@ -34,7 +34,7 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 /// ```
 #[derive(Clone, Copy, derive_more::Debug, derive_more::Display, PartialEq, Eq, Hash)]
 #[display("{}", self.uuid())]
-#[debug("DerivedKey({}…)", hex(&self.0[..4]))]
+#[debug("DerivedKey({}…)", hex::encode(&self.0[..4]))]
 pub struct DerivedKey([u8; 32]);
 
 /// Derives a key from an operation's name and parameters, for clients of idempotent services.
@@ -101,7 +101,7 @@ impl DerivedKey {
         let mut bytes = self.0;
         bytes[6] = (bytes[6] & 0x0f) | 0x80;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let hex = hex(&bytes[..16]);
+        let hex = hex::encode(&bytes[..16]);
         let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
         groups.join("-")
     }
@@ -115,7 +115,7 @@ impl DerivedKey {
     /// ```
     #[must_use]
     pub fn hex(&self) -> String {
-        hex(&self.0)
+        hex::encode(self.0)
     }
 }
 

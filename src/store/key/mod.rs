@@ -6,15 +6,15 @@
 //! segment `%t`, which no other segment can equal.
 
 pub(crate) mod derived;
-mod escape;
-
-use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use self::escape::{TENANT, escape_segment, is_escaped};
 use crate::error::{Error, ErrorKind};
 use crate::store::record::OwnerId;
+
+/// Marks the next segment as a tenant. The user's `%` is encoded as `%25`, so no user's segment
+/// equals this one.
+const TENANT: &str = "%t";
 
 /// DynamoDB's limit for a partition key value, in bytes of UTF-8.
 ///
@@ -134,15 +134,9 @@ impl Scope {
     }
 }
 
-impl From<&str> for Scope {
-    fn from(segment: &str) -> Self {
-        Self::new(segment)
-    }
-}
-
-impl From<String> for Scope {
-    fn from(segment: String) -> Self {
-        Self::new(&segment)
+impl<S: AsRef<str>> From<S> for Scope {
+    fn from(segment: S) -> Self {
+        Self::new(segment.as_ref())
     }
 }
 
@@ -222,7 +216,7 @@ impl RecordKey {
         pk.push('#');
         match form {
             KeyForm::Verbatim => pk.push_str(key),
-            KeyForm::Sha256 => push_hex(&mut pk, &Sha256::digest(key.as_bytes())),
+            KeyForm::Sha256 => pk.push_str(&hex::encode(Sha256::digest(key.as_bytes()))),
         }
         if pk.len() > max_bytes {
             let message = format!(
@@ -259,12 +253,9 @@ impl RecordKey {
     /// longer than `max_bytes`.
     pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
         let PartName { owner, digest, number } = *name;
-        let mut pk = format!("{}/%p/{owner}", self.scope());
-        let scope_len = pk.len();
-        pk.push('#');
-        push_hex(&mut pk, digest);
-        let _ = write!(pk, "/{number}");
-        (pk.len() <= max_bytes).then_some(Self { pk, scope_len })
+        let scope = format!("{}/%p/{owner}", self.scope());
+        let pk = format!("{scope}#{}/{number}", hex::encode(digest));
+        (pk.len() <= max_bytes).then_some(Self { pk, scope_len: scope.len() })
     }
 
     /// Returns the length of the longest key of a part of an answer.
@@ -308,17 +299,20 @@ pub(crate) struct PartName<'a> {
     pub(crate) number: u32,
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(2 * bytes.len());
-    push_hex(&mut hex, bytes);
-    hex
+/// Returns whether the text is an escaped segment.
+fn is_escaped(segment: &str) -> bool {
+    let is_escape = |after: &str| ["25", "23", "2F"].iter().any(|code| after.starts_with(code));
+    !segment.contains('#') && segment.split('%').skip(1).all(is_escape)
 }
 
-pub(crate) fn push_hex(into: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        into.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        into.push(char::from(DIGITS[usize::from(byte & 0x0f)]));
+fn escape_segment(into: &mut String, segment: &str) {
+    for c in segment.chars() {
+        match c {
+            '%' => into.push_str("%25"),
+            '#' => into.push_str("%23"),
+            '/' => into.push_str("%2F"),
+            other => into.push(other),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{AnsweredBy, Http, ProblemKind};
 use dynamodb_idempotency::policy::Failure;
@@ -131,4 +132,31 @@ async fn lambda_functions_see_what_answered() {
         let response = transaction.clone().oneshot(sent(body)).await.unwrap().into_inner();
         assert_eq!(response.extensions().get(), Some(&by));
     }
+}
+
+/// Nothing is written, and the handler's response is not what the client gets.
+#[tokio::test]
+async fn a_transaction_whose_response_cannot_be_sent_is_answered_by_a_problem() {
+    let store = Store::open().await;
+    let http = || store.idempotency().http("transfer");
+    let broken = Some(AnsweredBy::Problem(ProblemKind::BodyBroken));
+
+    let too_large = service_fn(async |_: lambda_http::Request| {
+        let body = lambda_http::Body::Text("x".repeat(7_000_000));
+        Ok::<_, Infallible>(Transaction::new(Response::new(body)))
+    });
+    let service = http().wrap_transaction(too_large).unwrap();
+    let request = post("k", "1").map(|body: Bytes| lambda_http::Body::Binary(body.into()));
+    let response = service.oneshot(request).await.unwrap().into_inner();
+    assert_eq!(response.extensions().get().copied(), broken);
+
+    let failing = tower::service_fn(async |_: Request| {
+        let pieces = futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("gone"))]);
+        let response = Response::new(Body::from_stream(pieces));
+        Ok::<_, Infallible>(Transaction::new(response).into_response())
+    });
+    let service = http().transaction_layer().unwrap().layer(failing);
+    let response = service.oneshot(post("l", "1").map(Body::from)).await.unwrap();
+    assert_eq!(response.extensions().get().copied(), broken);
+    assert_eq!((store.status("transfer#k").await, store.status("transfer#l").await), (None, None));
 }
