@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::ops::admin::StoredRecord;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{self, Item, OwnRecord, Record, State, random_owner};
+use crate::store::record::{self, Header, Item, Record, State, completed_header, random_owner};
 use crate::store::schema::Attribute;
 use crate::store::{Consistency, Table};
 
@@ -284,12 +284,12 @@ impl<'a> SandboxRecord<'a> {
             (None, Some(kept)) => kept,
             (named, _) => named.unwrap_or_else(|| Fingerprint::builder().finish()).to_store(),
         };
-        let own_record =
-            OwnRecord { key, owner: random_owner()?, attempt, fingerprint, created_at };
         let lease_expires_at = state.lease_expires_at();
         let completed_at = lease_expires_at.is_none().then_some(now);
         let expires_at = lease_expires_at.unwrap_or(now).plus(RETENTION).seconds_up();
-        self.put(own_record.item(schema, state, completed_at, expires_at, response)).await
+        let header = completed_header(random_owner()?, attempt, created_at, expires_at);
+        let header = Header { state, completed_at, ..header };
+        self.put(record::item(schema, (&key, &fingerprint), &header, response)).await
     }
 
     async fn item(&self) -> Result<Option<Item>, Error> {

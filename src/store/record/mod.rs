@@ -224,34 +224,6 @@ impl Fields<'_> {
     }
 }
 
-/// A record without its state.
-#[cfg(any(feature = "testing", test))]
-#[derive(Clone, Debug)]
-pub(crate) struct OwnRecord {
-    pub(crate) key: RecordKey,
-    pub(crate) owner: OwnerId,
-    pub(crate) attempt: u32,
-    pub(crate) fingerprint: StoredFingerprint,
-    pub(crate) created_at: Timestamp,
-}
-
-#[cfg(any(feature = "testing", test))]
-impl OwnRecord {
-    /// Returns the complete item of this record in a state.
-    pub(crate) fn item(
-        &self,
-        schema: &TableSchema,
-        state: State,
-        completed_at: Option<Timestamp>,
-        expires_at: i64,
-        response: Option<AttributeValue>,
-    ) -> Item {
-        let header = completed_header(self.owner, self.attempt, self.created_at, expires_at);
-        let header = Header { state, completed_at, ..header };
-        item(schema, (&self.key, &self.fingerprint), &header, response)
-    }
-}
-
 /// A record that was created and completed at the same time. A later completion has the same size.
 pub(crate) const fn completed_header(
     owner: OwnerId,

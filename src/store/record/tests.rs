@@ -10,6 +10,32 @@ fn schema() -> TableSchema {
     TableSchema::default()
 }
 
+/// A record without its state.
+#[derive(Clone, Debug)]
+struct OwnRecord {
+    key: RecordKey,
+    owner: OwnerId,
+    attempt: u32,
+    fingerprint: StoredFingerprint,
+    created_at: Timestamp,
+}
+
+impl OwnRecord {
+    /// Returns the complete item of this record in a state.
+    fn item(
+        &self,
+        schema: &TableSchema,
+        state: State,
+        completed_at: Option<Timestamp>,
+        expires_at: i64,
+        response: Option<AttributeValue>,
+    ) -> Item {
+        let header = completed_header(self.owner, self.attempt, self.created_at, expires_at);
+        let header = Header { state, completed_at, ..header };
+        item(schema, (&self.key, &self.fingerprint), &header, response)
+    }
+}
+
 fn own_record() -> OwnRecord {
     OwnRecord {
         key: RecordKey::new(&"charge".into(), "k1", KeyForm::Verbatim, 2048).unwrap(),
