@@ -26,7 +26,7 @@ export function leadingKeys(scope: Scope): string[] {
   return [`${prefix}#*`, `${prefix}/*#*`];
 }
 
-/** As `Scope` in src/store/key.rs. */
+/** As `Scope` in src/store/key/mod.rs. */
 function encodeSegment(segment: string): string {
   return segment.replace(/[%#/]/g, encodeURIComponent);
 }

@@ -19,7 +19,7 @@ describe("leadingKeys", () => {
   });
 
   it("encodes segments as the crate does", () => {
-    // The example of src/store/key.rs, `segments_are_encoded_and_the_key_is_verbatim`.
+    // The example of src/store/key/mod.rs, `segments_are_encoded_and_the_key_is_verbatim`.
     const [own] = leadingKeys(["charge#1", "a/b%", "v2"]);
     expect(own).toBe("charge%231/a%2Fb%25/v2#*");
   });

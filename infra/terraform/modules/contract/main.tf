@@ -47,7 +47,7 @@ locals {
   # What `release` asks beyond that.
   release = ["dynamodb:UpdateItem"]
 
-  # In each segment `%`, `#` and `/` are percent-encoded, as in src/store/key.rs; then what IAM would read
+  # In each segment `%`, `#` and `/` are percent-encoded, as in src/store/key/mod.rs; then what IAM would read
   # as a wildcard or a variable is escaped.
   prefixes = [
     for scope in var.scopes : replace(
