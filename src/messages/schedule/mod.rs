@@ -60,12 +60,14 @@ struct Lane {
 }
 
 /// The messages of one key and fingerprint, which are twins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 struct Request {
     /// The index of its key.
     lane: usize,
     /// The verdict of the message that ran.
     ended: Option<Verdict>,
+    /// The twins that wait.
+    waiting: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -104,7 +106,7 @@ impl Schedule {
                     lanes.push(Lane::default());
                 }
                 *request_by_fingerprint.entry((lane, fingerprint)).or_insert_with(|| {
-                    requests.push(Request { lane, ended: None });
+                    requests.push(Request { lane, ..Request::default() });
                     requests.len() - 1
                 })
             });
@@ -117,15 +119,20 @@ impl Schedule {
     pub(crate) fn next(&mut self) -> Option<usize> {
         while let Some(index) = self.ready.pop_first() {
             self.look();
+            if self.entries[index].verdict != Verdict::NoTurn {
+                // A twin of it has ended meanwhile, so it has a verdict.
+                continue;
+            }
             if let Some(request) = self.entries[index].request {
-                let Request { lane, ended } = self.requests[request];
-                if let Some(verdict) = ended {
+                let request = &mut self.requests[request];
+                let lane = &mut self.lanes[request.lane];
+                if let Some(verdict) = request.ended {
                     self.conclude(index, verdict);
                     continue;
                 }
-                let lane = &mut self.lanes[lane];
                 if lane.is_running {
                     lane.waiting.insert(index);
+                    request.waiting.push(index);
                     continue;
                 }
                 lane.is_running = true;
@@ -141,18 +148,22 @@ impl Schedule {
         let verdict = if is_done { Verdict::Done } else { Verdict::Failed };
         self.conclude(index, verdict);
         let Some(request) = self.entries[index].request else { return };
-        self.requests[request].ended = Some(verdict);
-        let lane = self.requests[request].lane;
-        self.lanes[lane].is_running = false;
-        // Only one can run; its end wakes the next. A twin does not run.
-        while let Some(next) = self.lanes[lane].waiting.pop_first() {
+        let request = &mut self.requests[request];
+        request.ended = Some(verdict);
+        let twins = std::mem::take(&mut request.waiting);
+        let lane = &mut self.lanes[request.lane];
+        lane.is_running = false;
+        for twin in &twins {
+            lane.waiting.remove(twin);
+        }
+        // Only one can run; its end wakes the next.
+        self.ready.extend(lane.waiting.pop_first());
+        for twin in twins {
             self.look();
-            let twin = self.entries[next].request.and_then(|request| self.requests[request].ended);
-            let Some(verdict) = twin else {
-                self.ready.insert(next);
-                break;
-            };
-            self.conclude(next, verdict);
+            // A twin that became ready meanwhile may be listed more than once.
+            if self.entries[twin].verdict == Verdict::NoTurn {
+                self.conclude(twin, verdict);
+            }
         }
     }
 
@@ -184,6 +195,7 @@ impl Schedule {
         self.ready.clear();
         self.groups.iter_mut().for_each(VecDeque::clear);
         self.lanes.iter_mut().for_each(|lane| lane.waiting.clear());
+        self.requests.iter_mut().for_each(|request| request.waiting.clear());
     }
 
     /// Returns the verdict of each message if the batch ends now. A message without one would be
