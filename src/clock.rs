@@ -173,6 +173,7 @@ impl Clock {
 
     /// Runs `future` until a deadline that may move meanwhile. The deadline is checked before each
     /// poll and by a timer. If it passes first, the future is dropped and the result is `None`.
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) async fn until<F: Future>(
         &self,
         end: impl Fn() -> Option<Deadline>,
@@ -185,8 +186,9 @@ impl Clock {
             _ => future.as_mut().poll(context).map(Some),
         });
         loop {
-            // At least one millisecond, so that a clock just before the deadline is read again.
-            let timer = self.sleep(left().max(Duration::from_millis(1)));
+            // It begins before the poll, which may take long. At least one millisecond, so that a clock
+            // just before the deadline is read again.
+            let timer = tokio::time::sleep(left().max(Duration::from_millis(1)));
             tokio::select! {
                 biased;
                 output = &mut checked => return output,
@@ -443,6 +445,18 @@ mod tests {
             "a timer reaches the deadline"
         );
         assert_eq!(clock.until(|| None, async {}).await, None, "the deadline has passed already");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_poll_that_takes_long_does_not_move_the_end() {
+        let clock = Clocks::default().clock();
+        let end = clock.now().plus(Duration::from_secs(30));
+        let slow = async {
+            tokio::time::advance(Duration::from_secs(20)).await;
+            std::future::pending::<()>().await;
+        };
+        assert_eq!(clock.until(|| Some(end), slow).await, None);
+        assert!(clock.now().uptime.since(end.uptime) < Duration::from_secs(1));
     }
 
     #[test]

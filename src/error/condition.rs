@@ -37,7 +37,10 @@ pub const MAX_TRANSACTION_ITEMS: usize = 99;
 /// ```
 #[derive(derive_more::Debug, derive_more::Display)]
 // Without the items, which are the caller's data.
-#[debug("ConditionFailed {{ index: {}, .. }}", self.index())]
+#[debug(
+    "ConditionFailed {{ indexes: {:?}, .. }}",
+    self.all().map(|(index, _)| index).collect::<Vec<_>>()
+)]
 #[display("the condition of item {} did not hold: nothing was written", self.index())]
 pub struct ConditionFailed {
     pub(crate) first: Failed,

@@ -44,6 +44,16 @@ impl<B: From<Body>> HandlerBody<B> {
         Self::Unsendable(reason::BODY_FAILED.into())
     }
 
+    /// Says that the transaction that belongs to this response was not applied, if it cannot be sent.
+    pub(crate) fn nothing_written(self) -> Self {
+        match self {
+            Self::Unsendable(reason) => {
+                Self::Unsendable(format!("{reason}, and nothing was written").into())
+            }
+            sendable => sendable,
+        }
+    }
+
     /// Returns what can be stored of the response, or why nothing can.
     fn answer(response: &Response<Self>) -> Result<Answer, Cow<'static, str>> {
         match response.body() {
@@ -54,7 +64,7 @@ impl<B: From<Body>> HandlerBody<B> {
     }
 
     /// Returns what the client gets.
-    pub(super) fn sent(config: &Http, response: Response<Self>) -> Response<B> {
+    fn sent(config: &Http, response: Response<Self>) -> Response<B> {
         let (head, body) = response.into_parts();
         let body = match body {
             Self::Whole(body) => body.into(),

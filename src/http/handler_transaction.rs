@@ -10,9 +10,9 @@ use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either};
 
+use super::Http;
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
-use super::exchange::{HandlerBody, pass_transaction, read_of_handler};
-use super::{AnsweredBy, Http};
+use super::exchange::{HandlerBody, cannot_be_sent, pass_transaction, read_of_handler};
 use crate::answer;
 use crate::run::transaction::{OnConditionFailed, Transaction};
 
@@ -53,13 +53,16 @@ pub(super) async fn transaction<B: Body<Error: Into<BoxError>> + 'static>(
     mut response: Response<B>,
 ) -> Transaction<Response<HandlerBody<AnswerBody<B>>>> {
     let Some(transaction) = HandlerTransaction::take(&mut response) else {
-        return Transaction::discard(read(response).await);
+        let response = read(response).await;
+        return Transaction::discard(response.map(HandlerBody::nothing_written));
     };
     let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
     let (response, on_condition_failed) =
         (read(response).await, on_condition_failed.map(synchronous));
     match response.body() {
-        HandlerBody::Unsendable(_) => Transaction::discard(response),
+        HandlerBody::Unsendable(_) => {
+            Transaction::discard(response.map(HandlerBody::nothing_written))
+        }
         HandlerBody::Whole(_) | HandlerBody::Streaming(_) => {
             Transaction { response, items, on_condition_failed, nothing_executed }
         }
@@ -75,9 +78,14 @@ pub(super) async fn passed<B: Body>(
         return response.map(Either::Left);
     };
     let Transaction { response, items, .. } = transaction;
-    let mut response = HandlerBody::sent(config, read(response).await);
-    response.extensions_mut().remove::<AnsweredBy>();
-    whole(pass_transaction(config, Transaction::new(response).items(items)))
+    let (head, body) = read(response).await.into_parts();
+    let body = match body {
+        HandlerBody::Whole(body) => body.into(),
+        HandlerBody::Streaming(body) => body,
+        HandlerBody::Unsendable(reason) => return whole(cannot_be_sent(config, &reason)),
+    };
+    let transaction = Transaction::new(Response::from_parts(head, body)).items(items);
+    whole(pass_transaction(config, transaction))
 }
 
 /// Reads the whole response.

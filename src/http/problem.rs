@@ -67,7 +67,7 @@ pub enum ProblemKind {
     HandlerPanicked,
     /// 500: the handler ran, but its response cannot be sent: reading its body failed, or it is
     /// larger than Lambda accepts. If its status is one that is stored, the request counts as
-    /// completed.
+    /// completed. Nothing is written if the response is a transaction's.
     BodyBroken,
     /// 500: this version does not understand the stored record or its answer; the log has the
     /// reason.

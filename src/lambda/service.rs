@@ -149,7 +149,9 @@ impl Http {
                                     answer.map(|body| HandlerBody::Whole(body.into()))
                                 }),
                                 Err(reason) => Transaction::discard(
-                                    transaction.response.map(|_| HandlerBody::Unsendable(reason)),
+                                    transaction
+                                        .response
+                                        .map(|_| HandlerBody::Unsendable(reason).nothing_written()),
                                 ),
                             })
                         };

@@ -123,8 +123,7 @@ impl Execution {
         report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
-    /// How the answer is stored. A commit without a record may still be applied: then its answer counts, not
-    /// the handler's.
+    /// How the answer is stored. A commit may still be applied: then its answer counts, not the handler's.
     fn storage(&self, of_record: Storage) -> Result<Storage, End> {
         if self.finish().has_commit_in_doubt() {
             return Err(commit_unknown().into());

@@ -219,6 +219,19 @@ async fn every_scope_that_is_denied_is_reported() {
     assert!(message.contains("`payments#*`") && message.contains("`transfers#*`"), "{message}");
 }
 
+/// `Outage::Open` would otherwise start without a permission that it needs.
+#[tokio::test]
+async fn a_denied_access_counts_although_another_request_gets_no_response() {
+    let (store, link) = (Store::open().await, Link::without_retries());
+    link.wire.every("PutItem", DENIED);
+    link.wire.every("UpdateItem", Act::LoseRequest);
+    let open = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
+    let preflight = open.build().unwrap().preflight(["payments", "transfers"]).await;
+    let error = preflight.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("dynamodb:PutItem on records of `payments`"), "{error}");
+}
+
 #[tokio::test]
 async fn a_throttled_table_is_a_warning() {
     let (store, link) = (Store::open().await, Link::default());

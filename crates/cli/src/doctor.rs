@@ -77,7 +77,11 @@ async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> Vec<Finding> {
     let mut checks = Checks { idempotency, findings: Vec::new() };
     let table = match table {
         // Reported as the connection's.
-        Err(Undescribed::Failed(_)) if connection.is_some() => None,
+        Err(Undescribed::Failed(error))
+            if connection.is_some() && error.kind() == ErrorKind::Unavailable =>
+        {
+            None
+        }
         table => checks.described("table", "dynamodb:DescribeTable", table),
     };
     if let Some(table) = &table {

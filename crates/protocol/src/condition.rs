@@ -71,7 +71,7 @@ impl Condition {
         let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status), steps];
         terms.extend(seen.lease_expires_at.map(Term::LeaseExpiresAt));
         if let Some(Completion { attempt, expires_at }) = seen.completion {
-            // No later record of the key has a lower attempt, so "at most" means "the same".
+            // No later record of its owner has a lower attempt, so "at most" means "the same".
             terms.extend([Term::AttemptAtMost(attempt), Term::ExpiresAt(expires_at)]);
         }
         Self { alternatives: Arc::new(vec![terms]) }

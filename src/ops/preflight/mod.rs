@@ -124,8 +124,8 @@ impl Idempotency {
 /// Tries the requests that calls of these scopes send, all of them concurrently. Nothing is written.
 ///
 /// # Errors
-/// The error that every request to the table meets; [`ErrorKind::Configuration`] or
-/// [`ErrorKind::InvalidInput`] if a scope has no name.
+/// The error that every request to the table meets, if no access is denied;
+/// [`ErrorKind::Configuration`] or [`ErrorKind::InvalidInput`] if a scope has no name.
 pub(crate) async fn check_scopes(table: &Table, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
     if scopes.is_empty() {
         read_own_key(table).await?;
@@ -136,7 +136,13 @@ pub(crate) async fn check_scopes(table: &Table, scopes: &[Scope]) -> Result<Vec<
     let owner = random_owner()?;
     let keys = scopes.iter().map(RecordKey::probe).collect::<Result<Vec<_>, _>>()?;
     let checks = keys.iter().map(|key| check_scope(table, key, owner));
-    future::join_all(checks).await.into_iter().collect()
+    let checked = future::join_all(checks).await;
+    let is_denied = |finding: &Finding| finding.severity == Severity::Error;
+    // A denied access is certain, even if requests of other scopes got no response.
+    if checked.iter().flatten().any(is_denied) {
+        return Ok(checked.into_iter().flatten().collect());
+    }
+    checked.into_iter().collect()
 }
 
 /// Reads a key that no record can have. Without the scope of an operation, a missing permission
@@ -159,13 +165,13 @@ async fn check_scope(table: &Table, key: &RecordKey, owner: OwnerId) -> Result<F
     let tries = records.chain(parts).map(async |(what, &access, key)| {
         (what, access.action(), table.try_access(access, key, &owner).await)
     });
-    let (mut denied, mut failed) = (Vec::new(), None);
+    let (mut denied, mut failed, mut general) = (Vec::new(), None, None);
     for (what, action, result) in future::join_all(tries).await {
         match result {
             Ok(()) => {}
             Err(Obstacle::Denied(message)) => denied.push((what, action, message)),
             Err(Obstacle::Failed(error)) => failed = Some(error),
-            Err(Obstacle::General(error)) => return Err(error),
+            Err(Obstacle::General(error)) => general = Some(error),
         }
     }
     let (table, scope) = (&table.name, key.scope());
@@ -179,6 +185,9 @@ async fn check_scope(table: &Table, key: &RecordKey, owner: OwnerId) -> Result<F
             "grant it, for the dynamodb:LeadingKeys `{scope}#*` and `{scope}/*#*` \
              if the policy limits them (DynamoDB says: {says})"
         )));
+    }
+    if let Some(error) = general {
+        return Err(error);
     }
     if let Some(error) = failed {
         let detail = format!("the {subject} of table `{table}` cannot be checked now: {error}");

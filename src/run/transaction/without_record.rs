@@ -43,19 +43,20 @@ impl Core {
                 let limit = tries.limit(clock.moment());
                 let sent = self.table.transact_items(None, (&all, &token), limit).await;
                 in_doubt |= sent.is_in_doubt;
-                let error = match sent.outcome {
+                let (error, may_try_again) = match sent.outcome {
                     WriteResult::Applied => return Ok(()),
                     WriteResult::ItemsRejected(error) if !in_doubt => return Err(error),
                     // Not sent again: with another token, the items could be applied twice.
                     WriteResult::ItemsRejected(_)
                     | WriteResult::Rejected(_)
                     | WriteResult::TokenUsed(_) => return Err(commit_unknown()),
-                    WriteResult::NotApplied(error)
-                    | WriteResult::Invalid(error)
-                    | WriteResult::Conflict(error)
-                    | WriteResult::Unknown(error) => error,
+                    WriteResult::NotApplied(error) | WriteResult::Invalid(error) => {
+                        let may_try_again = error.is_retryable();
+                        (error, may_try_again)
+                    }
+                    WriteResult::Conflict(error) | WriteResult::Unknown(error) => (error, true),
                 };
-                if error.is_retryable() && clock.wait(&mut tries).await {
+                if may_try_again && clock.wait(&mut tries).await {
                     continue;
                 }
                 if !in_doubt {

@@ -134,9 +134,15 @@ impl Scope {
     }
 }
 
-impl<S: AsRef<str>> From<S> for Scope {
-    fn from(segment: S) -> Self {
-        Self::new(segment.as_ref())
+impl From<&str> for Scope {
+    fn from(segment: &str) -> Self {
+        Self::new(segment)
+    }
+}
+
+impl From<String> for Scope {
+    fn from(segment: String) -> Self {
+        Self::new(&segment)
     }
 }
 

@@ -155,8 +155,14 @@ async fn a_transaction_whose_response_cannot_be_sent_is_answered_by_a_problem() 
         let response = Response::new(Body::from_stream(pieces));
         Ok::<_, Infallible>(Transaction::new(response).into_response())
     });
-    let service = http().transaction_layer().unwrap().layer(failing);
-    let response = service.oneshot(post("l", "1").map(Body::from)).await.unwrap();
-    assert_eq!(response.extensions().get().copied(), broken);
+    let service = http().key_optional().transaction_layer().unwrap().layer(failing);
+    for key in ["l", ""] {
+        let mut request = post(key, "1").map(Body::from);
+        if key.is_empty() {
+            request.headers_mut().remove("idempotency-key");
+        }
+        let response = service.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.extensions().get().copied(), broken, "{key}");
+    }
     assert_eq!((store.status("transfer#k").await, store.status("transfer#l").await), (None, None));
 }
