@@ -301,8 +301,8 @@ impl Builder {
 
     /// Keeps completed answers in memory, up to about `bytes` in total. Default: 0, no cache.
     ///
-    /// A repeat of the same request is then answered without DynamoDB. The least recently used
-    /// answers are dropped first. An answer larger than a quarter of `bytes` is not kept.
+    /// A repeat of the same request is then answered without DynamoDB. Answers that are rarely
+    /// used are dropped first. An answer larger than a quarter of `bytes` is not kept.
     ///
     /// An answer is kept until its retention ends, by the wall clock or the monotonic clock,
     /// whichever is first. It is used only for the same fingerprint. If this process runs an

@@ -34,7 +34,7 @@
 //! | of another request | is rejected | [`ErrorKind::Mismatch`] | 422 |
 //! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
 //! | pending, with an expired lease (abandoned) | takes over and runs, is rejected, or asks a [hook](Call::reconcile) | as in the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as in the first row; 409; the hook's response |
-//! | failed, and kept | runs again, or gets the failure | as in the first row; the error, [`ErrorKind::Failed`] | as in the first row; the response, 500 |
+//! | failed, and kept | runs again, or gets the failure | as in the first row; the error, else [`ErrorKind::Failed`] | as in the first row; the response, else 500 |
 //! | unknown: DynamoDB cannot be reached | is rejected | [`ErrorKind::Unavailable`] | 503 |
 //!
 //! # Guarantees

@@ -66,7 +66,9 @@ struct Inner {
 ///         ErrorKind::InvalidInput => 400,
 ///         ErrorKind::Mismatch => 422,
 ///         ErrorKind::InProgress { .. } | ErrorKind::LeaseLost => 409,
-///         ErrorKind::Unavailable | ErrorKind::DeadlineExceeded => 503,
+///         ErrorKind::Abandoned | ErrorKind::ConditionFailed => 409,
+///         _ if error.is_outcome_unknown() => 500,
+///         _ if error.is_retryable() => 503,
 ///         _ => 500,
 ///     }
 /// }
@@ -115,7 +117,8 @@ pub enum ErrorKind {
     /// ran.
     DeadlineExceeded,
     /// A setting is out of its bounds, the table is missing or has other keys, or permissions or
-    /// credentials are missing. **Fix the settings or the deployment.** Nothing ran.
+    /// credentials are missing. **Fix the settings or the deployment.** Nothing ran. From a
+    /// commit: nothing of it was written.
     Configuration,
     /// DynamoDB could not be reached, throttled or failed. **Retry.** Nothing ran. From a commit: nothing
     /// of it was written, and the execution continues.

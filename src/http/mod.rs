@@ -27,7 +27,7 @@
 //!    bytes. If it is missing, malformed or repeated, the response is 400.
 //! 3. The same key with another method, path, query or body: 422. A JSON body counts by value.
 //! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by [`Policy`].
-//! 5. 2xx, 3xx and final errors (402, 404, 410 …) are stored and replayed with
+//! 5. 2xx, 3xx but 304, and final errors (402, 404 …) are stored and replayed with
 //!    `Idempotency-Replayed: true`. A status that says that the request was rejected before
 //!    anything was done (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic
 //!    of the handler is a failure: by default nothing is stored, and the next request runs again.

@@ -11,7 +11,7 @@ use crate::run::core::Core;
 use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
-/// How a call ends whose own handler or hook does not decide its answer.
+/// How a call ends otherwise than by what its handler or hook returns.
 #[derive(Debug, derive_more::From)]
 pub(crate) enum End {
     /// The answer that the handler has committed.

@@ -26,7 +26,7 @@ pub(crate) enum Storage {
     NotStored,
     /// It is that of a hook, and stored.
     Reconciled,
-    /// There was no record to store it in.
+    /// No record protected the run.
     Unprotected,
     /// DynamoDB did not confirm the write in time.
     Unconfirmed,

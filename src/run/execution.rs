@@ -73,7 +73,7 @@ pub(crate) struct Inner {
     pub(crate) steps: Steps,
     /// The stored failure of the record that was taken over.
     pub(crate) failure: Option<Stored>,
-    /// Whether it has a record; see [`Execution::is_protected`].
+    /// Whether a record protects it. Under `Outage::Open` it may have one nevertheless.
     is_protected: bool,
     /// The ending if the answer is stored.
     success: Ending,

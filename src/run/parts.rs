@@ -1,5 +1,5 @@
 //! Where an answer is stored: in its record, in parts next to it, or nowhere. Parts are written before
-//! the record is completed, read once a completed record was found, and never changed in between.
+//! the record is completed, read after a completed record was found, and never changed in between.
 
 use std::time::Duration;
 

@@ -149,7 +149,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Sets the attributes that no write changes later. Needed if the record may be absent.
+    /// Sets the attributes that no update changes later. Needed if the record may be absent.
     pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &Header) {
         for (attribute, value) in record::beginning_values(fingerprint, record) {
             self.set(attribute, value);
@@ -167,7 +167,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Moves the end of the lease.
+    /// Sets the end of the lease, if there is one, and `expires_at`.
     pub(super) fn lease(&mut self, record: &Header) {
         let lease = record.state.lease_expires_at().map(|at| record::number(at.millis()));
         self.set_or_remove(Attribute::LeaseExpiresAt, lease);

@@ -186,7 +186,7 @@ impl Table {
         self.write("PutItem", Box::pin(request.map_ok(|output| output.consumed_capacity)), limit)
     }
 
-    /// The same as [`put`](Self::put).
+    /// Built outside of the future, as in [`put`](Self::put).
     fn update(
         &self,
         key: &RecordKey,

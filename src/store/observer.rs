@@ -70,7 +70,7 @@ pub(crate) fn observable(
 pub(super) struct Observed {
     /// DynamoDB's time in the last response.
     pub(super) time: Option<StoreTime>,
-    /// A try was sent, and its outcome is unknown.
+    /// A try was sent, and not rejected.
     pub(super) in_doubt: bool,
     /// DynamoDB executed the request.
     pub(super) was_answered: bool,

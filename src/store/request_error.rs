@@ -36,7 +36,7 @@ impl RequestError {
             }
             error @ SdkError::ConstructionFailure(_) => Self::Unsent(error),
             error @ SdkError::DispatchFailure(_) if !was_sent => Self::Unsent(error),
-            // An earlier try may have been executed, before the credentials expired.
+            // An earlier try may have been executed, before the credentials expired: `in_doubt` says so.
             error if has_no_credentials(&error) || has_no_scheme(&error) => Self::Unsent(error),
             // A timeout, a dispatch failure, an unreadable response, or a kind of a later version.
             error => Self::Lost(error),

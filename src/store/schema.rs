@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::store::key::{MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES};
 
 /// An attribute of the record other than its key. It can be parsed from its default name,
-/// `expires_at`.
+/// such as `expires_at`.
 ///
 /// ```
 /// use dynamodb_idempotency::{Attribute, TableSchema};
@@ -23,7 +23,7 @@ pub enum Attribute {
     Owner,
     /// The number of the last attempt: 1, 2, …; 0 in a released record whose handler never ran.
     Attempt,
-    /// SHA-256 of the request.
+    /// The fingerprint of the request: the number of its recipe, and SHA-256.
     Fingerprint,
     /// When the owner's lease expires, in epoch milliseconds; only while `PENDING`.
     LeaseExpiresAt,

@@ -1,4 +1,4 @@
-//! The fault search runs the crate's real code and the SDK's own HTTP client under schedules that lose,
+//! The fault search runs the crate's real code and the SDK, over a simulated network, under schedules that lose,
 //! repeat and delay requests, stop and drop callers, and change their clocks. `README.md` describes the
 //! steps, the checks and the broken rules.
 #![allow(clippy::disallowed_methods, reason = "tests control their time")]

@@ -1,4 +1,4 @@
-//! The guarantees of `docs/protocol.md`, one module each, on a real table: DynamoDB Local at
+//! The guarantees of `docs/protocol.md`, in modules, on a real table: DynamoDB Local at
 //! `DYNAMODB_ENDPOINT`, or else an embedded engine.
 #![allow(clippy::disallowed_methods, reason = "tests own their time")]
 #![allow(clippy::large_futures, reason = "a test runs a few of them")]

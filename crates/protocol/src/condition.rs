@@ -77,8 +77,9 @@ impl Condition {
         Self { alternatives: Arc::new(vec![terms]) }
     }
 
-    /// The owner holds the record. Each write of an owner has this condition or a narrower one. Three
-    /// also accept a free key: a completion, a commit without a record, and the undo of an acquisition.
+    /// The owner holds the record. Each write of an owner, except an extension, has this condition or a
+    /// narrower one. Three also accept a free key: a completion, a commit without a record, and the undo
+    /// of an acquisition.
     pub fn held_by(owner: OwnerId) -> Self {
         Self::all(&[Term::Owner(owner), Term::Status(Status::Pending)])
     }
@@ -194,10 +195,11 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// Two terms can: a record that is not completed can still be released, and an undo restores an
-    /// earlier attempt. The others, except `Absent`, are compared together with an owner, so they belong to one version, and no version
-    /// repeats. Nor is a record deleted
+    /// `Status(Released)` can, because a record that is not completed can still be released, and
+    /// `AttemptAtMost`, because an undo restores an earlier attempt. `Absent` cannot: no record is deleted
     /// while a request that was sent before can still arrive, if the retention is at least half an hour.
+    /// The others are compared together with an owner, so they belong to one version, and no version
+    /// repeats.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {
             Self::Status(Status::Released) => {

@@ -184,8 +184,8 @@ impl Knowledge {
         self.possible.is_empty()
     }
 
-    /// That no completion of this call can still be applied. Whether one was applied shows the record that
-    /// was seen last, which the caller has checked.
+    /// That no completion of this call can still be applied. The record seen last
+    /// shows whether one was applied; the caller has checked that.
     pub fn no_effect(&self) -> Option<NoCompletion> {
         let has_effect = |write: &Write| write.record.is_completed();
         (!self.possible.iter().any(has_effect)).then_some(NoCompletion(()))

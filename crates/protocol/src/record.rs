@@ -91,7 +91,7 @@ pub struct Version {
 pub struct Completion {
     /// A slow owner may complete again over a record that was released after a later attempt.
     pub attempt: u32,
-    /// In epoch seconds. Nothing else changes if a delayed write of another call must be rejected.
+    /// In epoch seconds. A call changes only this to make its own delayed write miss the version.
     pub expires_at: i64,
 }
 

@@ -8,7 +8,7 @@ use crate::record::Header;
 pub struct Write {
     pub form: Form,
     pub condition: Condition,
-    /// The record after the write.
+    /// The values. `form` says which of them are written.
     pub record: Header,
 }
 

@@ -60,7 +60,7 @@ impl fmt::Display for Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was checked: `keys`, `time to live`, `records of payments` …
+    /// What was checked: `connection`, `keys`, `records of payments` …
     pub subject: String,
     /// The severity.
     pub severity: Severity,

@@ -86,7 +86,7 @@ pub(crate) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Without a lease, a call whose deadline is over ends here.
+    /// A call that needs no lease ends here if its deadline is over.
     pub(crate) fn new(
         core: &'a Arc<Core>,
         call: &'a CallContext,

@@ -57,7 +57,7 @@ where
                 return Err(abandoned().into());
             }
         };
-        // The answer is returned before the deadline.
+        // So that the answer is returned before the deadline.
         let end = core.table.clock.now().plus(core.time_until(call.answer_by()));
         let returned = core.table.clock.until(|| Some(end), hook(*abandoned)).await;
         let Some(Ok(resolution)) = returned else {

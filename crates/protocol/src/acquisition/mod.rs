@@ -158,7 +158,7 @@ enum Step {
         intent: Intent,
     },
     Pausing(AfterPause),
-    /// A transaction is sent again unchanged, after a pause.
+    /// A transaction to send again unchanged, after a pause; or one whose items were rejected.
     Retrying(Write, Intent),
     Undoing(Write, Reason),
     /// The version that a transaction in doubt requires is replaced.

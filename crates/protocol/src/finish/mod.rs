@@ -33,7 +33,7 @@ pub enum FinishResult {
     Stored,
     /// An earlier commit of the execution was applied. Its answer is in the record seen last.
     Committed,
-    /// The failure is kept, or the key is released.
+    /// The failure is kept, the key is free, or nothing had to be written.
     FailureWritten,
     /// Another owner has the record, or it is gone. Nothing was applied, and no commit will be.
     LeaseLost,

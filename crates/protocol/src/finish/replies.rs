@@ -1,4 +1,4 @@
-//! What a finish does about a response: the record decides which write was applied. For an acquisition that is in
+//! What a finish does about a response: the record decides which write was applied. An acquisition's are in
 //! `acquisition/replies.rs`.
 
 use super::{Command, Finish, FinishResult, Purpose, Stage};
