@@ -127,7 +127,7 @@ impl Outcome {
 }
 
 impl<R> WriteResult<R> {
-    /// Whether another try of the same write would have the same result.
+    /// Whether another try of the same write is useless.
     pub(crate) const fn is_final(&self) -> bool {
         match self {
             Self::Applied

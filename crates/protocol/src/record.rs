@@ -89,7 +89,7 @@ pub struct Version {
 /// What else the version of a completed record contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
-    /// A slow owner may complete again over a record that was released after a later attempt.
+    /// A slow owner may complete again, with the later attempt after which the record was released.
     pub attempt: u32,
     /// In epoch seconds. A call changes only this to make its own delayed write miss the version.
     pub expires_at: i64,

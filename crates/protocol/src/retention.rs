@@ -19,7 +19,7 @@ pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
     now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
 }
 
-/// Extends the retention of a finished record that a machine has stamped too early, because a clock had
+/// Extends the retention of a record that a machine has stamped too early, because a clock had
 /// jumped. The machine returns its result after the extension, which does not change the result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Retention<T> {
@@ -90,7 +90,7 @@ impl<T: Copy> Retention<T> {
     }
 }
 
-/// The write that corrects `expires_at` of a finished record, if the response that has shown the record
+/// The write that corrects `expires_at` of a record, if the response that has shown the record
 /// proves that it expires too early. The record was stamped at `stamped_at`.
 ///
 /// Only the monotonic clock measures the time since then: a wall clock that was corrected meanwhile would

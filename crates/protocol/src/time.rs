@@ -220,7 +220,7 @@ impl Learned {
     }
 }
 
-/// A time that may be written into a record. It exists only if a response has shown store time.
+/// A time that may be written into a record. It exists only after the first response.
 ///
 /// It is the wall clock plus the offset learned last, and never before the earliest time by the
 /// monotonic clock.

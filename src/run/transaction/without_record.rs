@@ -1,4 +1,4 @@
-//! Commits and transactions of a call without a record: the caller's items alone.
+//! Commits and transactions of calls that store no record: only the items.
 
 use std::future::Future;
 

@@ -4,8 +4,8 @@
 //! record of a layout that this version knows is an error, never a guess.
 //!
 //! Items are read and written by hand instead of by `serde_dynamo` (4.3). Its errors do not name the
-//! attribute, which a [`TableSchema`] may have renamed, and it does not return the attributes that
-//! are left over, in which steps under another name are found. What depends on the status, the
+//! attribute, which a [`TableSchema`] may have renamed, and it drops unknown attributes, among which
+//! this module looks for steps under another name. What depends on the status, the
 //! recipe or the owner would stay hand-written, so the code would not become shorter.
 
 mod stored_steps;

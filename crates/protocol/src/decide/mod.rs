@@ -24,7 +24,7 @@ pub enum Decision {
     /// Replace the record by compare-and-set: its retention is over, or it is released. The new attempt's
     /// number is `attempts` + 1.
     Replace { attempts: u32 },
-    /// Continue the operation, by compare-and-set.
+    /// Take over or run again, by compare-and-set.
     TakeOver,
     /// The operation is abandoned, and a hook decides about it.
     Reconcile,

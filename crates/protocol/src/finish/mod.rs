@@ -35,7 +35,7 @@ pub enum FinishResult {
     Committed,
     /// The failure is kept, the key is free, or nothing had to be written.
     FailureWritten,
-    /// Another owner has the record, or it is gone. Nothing was applied, and no commit will be.
+    /// Another owner has the record, or a commit met none. Nothing was applied, and no commit will be.
     LeaseLost,
     /// The record is released, failed or absent. No commit was applied, and none will be.
     NothingWritten(NoCompletion),
@@ -91,7 +91,7 @@ pub struct Finish {
     is_protected: bool,
     is_lost: bool,
     /// The ends of leases that were corrected, or that a commit required. None is stamped again, or else a
-    /// delayed copy of the write that replaced it, or of that commit, would match.
+    /// delayed write that requires it would match.
     corrected: Vec<Timestamp>,
     /// The end of the lease that a response has shown in the record last. A commit requires it, so it
     /// cannot be applied once the record has another end.
