@@ -1,5 +1,5 @@
 //! Writes the record together with the caller's items, in one transaction. If DynamoDB cancels it, the
-//! reason of the record, if it has one, comes first and is evaluated first.
+//! record's reason, if it has a record, comes first and decides first.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

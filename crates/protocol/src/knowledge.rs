@@ -37,12 +37,12 @@ impl Seen {
 }
 
 /// Proof that no completion of this call was applied or can still be. A handler may have run.
-/// [`Knowledge::no_effect`] makes it, or a machine that never sends a completion.
+/// [`Knowledge::no_effect`] makes it, or a machine that sends no transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoCompletion(());
 
 impl NoCompletion {
-    /// For a call that never sends a completion. An acquisition alone has no effect.
+    /// For a call that sends no transaction. A hook's resolution has no effect.
     pub(crate) const fn without_completions() -> Self {
         Self(())
     }
@@ -184,8 +184,8 @@ impl Knowledge {
         self.possible.is_empty()
     }
 
-    /// That no completion of this call can still be applied. The record seen last
-    /// shows whether one was applied; the caller has checked that.
+    /// Proof that no completion of this call can still be applied. The caller has checked that the record
+    /// seen last shows none.
     pub fn no_effect(&self) -> Option<NoCompletion> {
         let has_effect = |write: &Write| write.record.is_completed();
         (!self.possible.iter().any(has_effect)).then_some(NoCompletion(()))

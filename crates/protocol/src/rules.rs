@@ -69,7 +69,7 @@ impl Rules {
         (!is_over).then(|| self.lease.length(left, self.lease_margin()))
     }
 
-    /// The length of a renewal. No deadline bounds it, because the lease of an invocation is not renewed.
+    /// The length of a renewal. No deadline bounds it: a lease up to a deadline is not renewed.
     pub fn renewed_length(&self) -> Duration {
         self.lease.length(None, self.lease_margin())
     }

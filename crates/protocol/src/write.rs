@@ -17,8 +17,8 @@ pub struct Write {
 pub enum Form {
     /// The whole record.
     Put,
-    /// The attributes that the machines change. The steps, the fingerprint, `created_at` and attributes of
-    /// a later version stay. If there is no record: all of it.
+    /// The attributes that the machines change. The steps, the fingerprint, `created_at` and unknown
+    /// attributes stay. If there is no record: all of it.
     Update,
     /// `expires_at`, and the lease if the record has one.
     Stamp,
