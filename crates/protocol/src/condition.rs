@@ -196,7 +196,7 @@ impl Term {
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
     /// `Status(Released)` can, unless the record is completed: a release then has a later attempt. So can
-    /// `AttemptAtMost`, because an undo frees an unused number. `Absent` cannot: no record is deleted
+    /// `AttemptAtMost`, because an undo lowers `attempt` again. `Absent` cannot: no record is deleted
     /// while a request that was sent before can still arrive, if the retention is at least half an hour.
     /// The others are compared together with an owner, so they belong to one version, and no version
     /// repeats.

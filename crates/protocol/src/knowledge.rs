@@ -37,12 +37,12 @@ impl Seen {
 }
 
 /// Proof that no completion of this call was applied or can still be. A handler may have run.
-/// [`Knowledge::no_effect`] makes it, or a machine that sends no transaction.
+/// [`Knowledge::no_effect`] makes it, or a machine without transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoCompletion(());
 
 impl NoCompletion {
-    /// For a call that sends no transaction. A hook's resolution has no effect.
+    /// For a call that sends no transaction. A hook's resolution does not count.
     pub(crate) const fn without_completions() -> Self {
         Self(())
     }

@@ -89,9 +89,9 @@ pub struct Version {
 /// What else the version of a completed record contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
-    /// A slow owner may complete again, with the later attempt after which the record was released.
+    /// After a replacement and a release, a slow owner may complete again, with a later attempt.
     pub attempt: u32,
-    /// In epoch seconds. A call changes only this to make its own delayed write miss the version.
+    /// In epoch seconds. A call may change only this, so that its own delayed write is rejected.
     pub expires_at: i64,
 }
 

@@ -69,7 +69,7 @@ impl Rules {
         (!is_over).then(|| self.lease.length(left, self.lease_margin()))
     }
 
-    /// The length of a renewal. No deadline bounds it: a lease up to a deadline is not renewed.
+    /// The length of a renewal. No deadline bounds it: leases that have one are not renewed.
     pub fn renewed_length(&self) -> Duration {
         self.lease.length(None, self.lease_margin())
     }

@@ -35,7 +35,7 @@ pub enum FinishResult {
     Committed,
     /// The failure is kept, the key is free, or nothing had to be written.
     FailureWritten,
-    /// Another owner has the record, or a commit met none. Nothing was applied, and no commit will be.
+    /// Another owner has the record, or there was none for a commit. Nothing was applied, and no commit will be.
     LeaseLost,
     /// The record is released, failed or absent. No commit was applied, and none will be.
     NothingWritten(NoCompletion),

@@ -89,7 +89,7 @@ impl Finish {
         }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
-            // Not by this execution: it has sent no commit. The record stays, and the handler's error counts.
+            // This execution has sent no commit, so it did not complete it. The handler's error is returned.
             Some((State::Completed, _))
                 if matches!(purpose, Purpose::Fail { .. }) && self.completed_at.is_none() =>
             {
