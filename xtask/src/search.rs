@@ -19,7 +19,11 @@ pub(crate) fn run(options: &TortureOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let seed = match options.seed {
         Some(seed) => seed,
-        None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() << 32,
+        None => {
+            // Two runs may begin within one second. A run counts its schedules up from its seed.
+            let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+            seconds << 32 | u64::from(std::process::id() & 0xff) << 24
+        }
     };
     // The profile `torture` shares no artifacts with the tests, so only this package is built.
     let package = ["--profile", "torture", "--package", PACKAGE, "--all-features"];
