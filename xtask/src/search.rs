@@ -17,14 +17,10 @@ const MINUTES: u64 = 10;
 /// `false` if a schedule violates a guarantee; how to replay it has been printed then.
 pub(crate) fn run(options: &TortureOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
-    let seed = match options.seed {
-        Some(seed) => seed,
-        None => {
-            // Two runs may begin within one second. A run counts its schedules up from its seed.
-            let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-            seconds << 32 | u64::from(std::process::id() & 0xff) << 24
-        }
-    };
+    // Two runs may begin within one second. A run counts its schedules up from its seed.
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let fresh = seconds << 32 | u64::from(std::process::id() & 0xff) << 24;
+    let seed = options.seed.unwrap_or(fresh);
     // The profile `torture` shares no artifacts with the tests, so only this package is built.
     let package = ["--profile", "torture", "--package", PACKAGE, "--all-features"];
     let tested = ["--workspace", "--all-features"];
