@@ -208,7 +208,9 @@ impl Error {
     }
 
     /// The error and its causes, in one line.
-    pub(crate) fn in_full(&self) -> String {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_full(&self) -> String {
         self.with_causes(self.to_string())
     }
 

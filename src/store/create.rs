@@ -103,7 +103,7 @@ impl Table {
 }
 
 /// Describes the keys of a table.
-fn keys_of(table: &TableDescription) -> String {
+pub(crate) fn keys_of(table: &TableDescription) -> String {
     let kind_of = |name: &str| {
         let mut definitions = table.attribute_definitions().iter();
         let definition = definitions.find(|definition| definition.attribute_name() == name);
@@ -117,7 +117,7 @@ fn keys_of(table: &TableDescription) -> String {
 }
 
 /// Describes the keys of the schema, in the format of [`keys_of`].
-fn expected_keys(schema: &TableSchema) -> String {
+pub(crate) fn expected_keys(schema: &TableSchema) -> String {
     let keys = schema.key_names().zip(["HASH", "RANGE"]);
     let keys = keys.map(|(name, key_type)| format!("`{name}` ({key_type}, S)"));
     keys.collect::<Vec<_>>().join(" and ")

@@ -4,7 +4,7 @@
 #[cfg(feature = "admin")]
 mod admin;
 mod components;
-mod create;
+pub(crate) mod create;
 mod expression;
 mod inspect;
 pub(crate) mod key;

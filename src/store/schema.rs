@@ -165,8 +165,7 @@ impl TableSchema {
     }
 
     /// The attributes that make up the table's key; the partition key is first.
-    #[doc(hidden)]
-    pub fn key_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
         self.partition().map(|(name, _)| name).into_iter().chain([self.key_name()])
     }
 

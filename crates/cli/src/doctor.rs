@@ -1,7 +1,6 @@
 //! `idempotency doctor`: checks the table, its settings and the caller's permissions. Nothing is
 //! written.
 
-use std::error::Error as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use aws_sdk_dynamodb::types::{
     BillingMode, ContinuousBackupsDescription, MultiRegionConsistency, PointInTimeRecoveryStatus,
     TableDescription, TableStatus, TimeToLiveDescription, TimeToLiveStatus,
 };
-use dynamodb_idempotency::{Attribute, Error, ErrorKind, Finding, Idempotency, Scope, Severity};
+use dynamodb_idempotency::{Attribute, ErrorKind, Finding, Idempotency, Scope, Severity};
 use futures_util::future;
 use serde_json::{Value, json};
 
@@ -69,7 +68,7 @@ async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> Vec<Finding> {
     let (permissions, connection) = match permissions {
         Ok(findings) => (findings, None),
         Err(error) if error.kind() == ErrorKind::Unavailable => {
-            let finding = Finding::error("connection", with_causes(&error));
+            let finding = Finding::error("connection", error.in_full());
             (Vec::new(), Some(finding.fix("look at the endpoint, the region and the network")))
         }
         Err(error) => (vec![Finding::error("records", error.to_string())], None),
@@ -103,12 +102,6 @@ async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> Vec<Finding> {
         None => {}
     }
     checks.findings
-}
-
-/// The error and its causes, in one line.
-fn with_causes(error: &Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// The findings so far.
@@ -161,9 +154,7 @@ impl Checks<'_> {
                     .fix("wait until it is ACTIVE, or restore it and its encryption key")
             }
         });
-        let expected = self.idempotency.admin().schema().key_names().zip(["HASH", "RANGE"]);
-        let expected = expected.map(|(name, key_type)| key(name, key_type, "S"));
-        let (keys, expected) = (keys_of(table), expected.collect::<Vec<_>>().join(" and "));
+        let (keys, expected) = self.idempotency.admin().keys(table);
         self.findings.push(if keys == expected {
             Finding::ok("keys", format!("its key is {keys}"))
         } else {
@@ -288,22 +279,4 @@ impl Checks<'_> {
             "leases follow DynamoDB's clock and are not affected, but set this clock",
         );
     }
-}
-
-/// Describes the keys of a table.
-fn keys_of(table: &TableDescription) -> String {
-    let kind_of = |name: &str| {
-        let mut definitions = table.attribute_definitions().iter();
-        let definition = definitions.find(|definition| definition.attribute_name() == name);
-        definition.map_or("?", |definition| definition.attribute_type().as_str())
-    };
-    let keys = table.key_schema().iter().map(|element| {
-        let name = element.attribute_name();
-        key(name, element.key_type().as_str(), kind_of(name))
-    });
-    keys.collect::<Vec<_>>().join(" and ")
-}
-
-fn key(name: &str, key_type: &str, kind: &str) -> String {
-    format!("`{name}` ({key_type}, {kind})")
 }

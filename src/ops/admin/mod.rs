@@ -38,12 +38,14 @@ pub use crate::store::Expired;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::types::TableDescription;
 
 use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::ops::preflight::check_scopes;
 use crate::ops::preflight::finding::Finding;
 use crate::run::core::Core;
+use crate::store::create::{expected_keys, keys_of};
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::schema::TableSchema;
 use crate::store::{Consistency, Table};
@@ -203,6 +205,20 @@ impl<'a> Admin<'a> {
     #[must_use]
     pub fn schema(&self) -> &'a TableSchema {
         &self.table().schema
+    }
+
+    /// Describes the keys of a table, and those that the schema expects. They are equal if it fits.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// let described = sandbox.client().describe_table().table_name(sandbox.table()).send().await?;
+    /// let (found, expected) = idempotency.admin().keys(&described.table.expect("a table"));
+    /// assert_eq!(found, expected);
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn keys(&self, table: &TableDescription) -> (String, String) {
+        (keys_of(table), expected_keys(self.schema()))
     }
 
     fn table(&self) -> &'a Table {
