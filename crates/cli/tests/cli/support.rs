@@ -318,6 +318,8 @@ fn credentials(program: &mut Command) -> &mut Command {
         .env("AWS_ACCESS_KEY_ID", "local")
         .env("AWS_SECRET_ACCESS_KEY", "local")
         .env("AWS_EC2_METADATA_DISABLED", "true")
+        // A test of a store that fails does not wait for retries of the SDK.
+        .env("AWS_MAX_ATTEMPTS", "1")
 }
 
 /// A line that is typed into a shell which finds the program.
