@@ -26,7 +26,7 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 
-/// Builds an [`Idempotency`].
+/// Sets the options of an [`Idempotency`] and builds it.
 ///
 /// ```
 /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -47,7 +47,7 @@ const MAX_CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 #[must_use = "call build()"]
 pub struct Builder {
-    /// Its client is the user's own until [`assemble`](Self::assemble).
+    /// The client is the user's own until [`assemble`](Self::assemble) replaces it.
     core: Core,
     local_cache: usize,
 }
@@ -75,7 +75,7 @@ impl Builder {
         Self { core, local_cache: 0 }
     }
 
-    /// Sets the names of the table's key and attributes. Default: those of `docs/protocol.md`.
+    /// Sets the names of the table's key and attributes. Default: those in `docs/protocol.md`.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -90,7 +90,7 @@ impl Builder {
         self
     }
 
-    /// Changes the policy that operations inherit.
+    /// Changes the default policy, which all operations inherit.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -107,16 +107,15 @@ impl Builder {
         self
     }
 
-    /// Limits how long DynamoDB may delay a call. At least 100 ms; default 5 s.
+    /// Limits how long a call waits for DynamoDB. At least 100 ms; default 5 s.
     ///
-    /// Before the handler starts, the limit covers all requests together, with the SDK's retries.
-    /// The first request may take half of it, each later one half of the remaining time. Time spent
-    /// waiting for another owner does not count. When the limit is reached, [`Policy::outage`]
-    /// decides.
+    /// Before the handler starts, the limit covers all requests of the call, with the SDK's retries.
+    /// The first request may take half of the limit, and each later one half of the remaining time.
+    /// Time spent waiting for another owner does not count. When the limit is reached,
+    /// [`Policy::outage`] decides.
     ///
-    /// Once the handler runs, each request may take this long. The outcome of a request without a
-    /// response by then is unknown. A deadline, or a lease that must be renewed, shortens the
-    /// limit.
+    /// Once the handler runs, the limit applies to each request. A deadline, or a lease that must be
+    /// renewed, shortens it. If a request has no response by then, its outcome is unknown.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -136,9 +135,9 @@ impl Builder {
 
     /// Sets how far the local clock may differ from DynamoDB's. At most 10 s; default 1 s.
     ///
-    /// If the difference is larger, the crate writes a fresh lease a second time, with corrected
-    /// times, which costs one write. A value below the default causes needless writes, because
-    /// DynamoDB's `Date` header has a resolution of one second.
+    /// If the difference is larger, the crate writes a new lease a second time, with corrected times.
+    /// This costs one write. A value below the default causes needless writes, because DynamoDB's
+    /// `Date` header is in whole seconds.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -156,7 +155,7 @@ impl Builder {
         self
     }
 
-    /// Sets what the spans of calls show of their keys. Default: [`LogKey::Hashed`].
+    /// Sets how the key appears in the spans of calls. Default: [`LogKey::Hashed`].
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -173,9 +172,8 @@ impl Builder {
 
     /// Logs the end of a first run at INFO, like the end of every other call.
     ///
-    /// By default first runs end at DEBUG, so that a function that logs at INFO is silent as long
-    /// as nothing repeats. With this setting the log has one line for each call. A metric filter can then
-    /// count first runs and replays.
+    /// By default, first runs end at DEBUG, so a function that logs at INFO is silent until a request
+    /// repeats. With this setting, the log has one line for each call.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -191,13 +189,11 @@ impl Builder {
 
     /// Stores answers through a codec, for example encrypted. Default: no codec.
     ///
-    /// Without a codec, small answers are readable in the DynamoDB console. The codec applies to
-    /// all operations of this [`Idempotency`]; see [`AnswerCodec`].
+    /// The codec applies to all operations of this [`Idempotency`]; see [`AnswerCodec`].
     ///
-    /// Each process that reads the table needs the codec. Without it, or without the key that
-    /// encrypted an answer, a repeat gets
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). This includes
-    /// instances of an older deployment while a newer one with a codec rolls out. Answers stored
+    /// Give the codec and its keys to every process that reads the table. A process that cannot decode
+    /// an answer returns [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) to
+    /// repeats. During a rollout, instances of the older deployment do so too. Answers that were stored
     /// before the codec was added stay readable; see
     /// [`reject_plain_answers`](Self::reject_plain_answers).
     ///
@@ -216,13 +212,12 @@ impl Builder {
 
     /// Rejects answers and steps that no [codec](Self::answer_codec) wrote.
     ///
-    /// Only for use with a codec. By default they are read, so that you can add a codec while the
-    /// table holds older answers.
+    /// Use it if others can write to the table: without it, they can replace an encoded answer with a
+    /// plain one. Set it once the last plain answer is past its retention. From then on, a repeat of a
+    /// plain answer gets [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
     ///
-    /// A repeat of such an answer gets
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Choose this if
-    /// others can write to the table, as soon as the last plain answer is past its retention.
-    /// Otherwise they could replace an encoded answer with a plain one.
+    /// By default, plain answers are read, so that you can add a codec while the table holds older
+    /// answers. The setting requires a codec.
     ///
     /// ```
     /// use aws_sdk_dynamodb::Client;
@@ -242,8 +237,8 @@ impl Builder {
 
     /// Reports the capacity units of each request.
     ///
-    /// DynamoDB returns them with each response, at the cost of some bytes but no units. They
-    /// appear as [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the request's event.
+    /// DynamoDB then returns the units with each response. They appear as the metric
+    /// [`CAPACITY_UNITS`](crate::signals::CAPACITY_UNITS) and in the event of the request.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -259,12 +254,12 @@ impl Builder {
 
     /// Switches idempotency off: every call runs its handler, and nothing is stored.
     ///
-    /// No request is sent to the table, and no call is rejected. Commits and transactions are
-    /// written without the crate's record. Default: the value of the variable
-    /// [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV).
+    /// Use it in tests of handlers, and in an emergency in which running twice is better than not
+    /// running. The crate sends no request for its records and rejects no call. Commits and
+    /// transactions write only your items. The crate logs a warning when it is built, and one for each
+    /// call.
     ///
-    /// For tests of handlers, and for an emergency in which running twice is better than not
-    /// running. The crate logs a warning when it is built, and one for each call.
+    /// Default: the value of the variable [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {
@@ -284,8 +279,7 @@ impl Builder {
         self
     }
 
-    /// Keeps idempotency on, whatever the variable [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV)
-    /// says.
+    /// Keeps idempotency on and ignores the variable [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -301,14 +295,13 @@ impl Builder {
 
     /// Keeps completed answers in memory, up to about `bytes` in total. Default: 0, no cache.
     ///
-    /// A repeat of the same request is then answered without DynamoDB. Answers that are rarely
-    /// used are dropped first. An answer larger than a quarter of `bytes` is not kept.
+    /// A repeat of the same request is then answered without DynamoDB. The cache drops rarely used
+    /// answers first. It does not keep an answer that is larger than a quarter of `bytes`.
     ///
-    /// An answer is kept until its retention ends, by the wall clock or the monotonic clock,
-    /// whichever is first. It is used only for the same fingerprint. If this process runs an
-    /// operation again ([`Completed::Execute`](crate::policy::Completed::Execute)), it drops the answer.
-    /// The cache does not notice when another process changes a finished record (runs it again, or
-    /// deletes it by hand).
+    /// The cache keeps an answer until its retention ends by either clock, wall or monotonic. It drops
+    /// the answer when this process runs the operation again
+    /// ([`Completed::Execute`](crate::policy::Completed::Execute)). It does not notice when another
+    /// process does so, or deletes the record.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {
@@ -366,7 +359,7 @@ impl Builder {
         Ok(self.assemble())
     }
 
-    /// Creates the instance without checking the settings, the defaults of which are valid.
+    /// Creates the instance without checking the settings. The default settings are valid.
     pub(crate) fn assemble(self) -> Idempotency {
         let mut core = self.core;
         let table = &mut core.table;
@@ -400,7 +393,8 @@ impl Builder {
         self
     }
 
-    /// Lets a test begin with a process that has heard of the store before, and whose clock is right.
+    /// Lets a test start with a process whose clock is right, as if it had received DynamoDB's time
+    /// before.
     #[doc(hidden)]
     pub const fn knows_time(mut self, knows_time: bool) -> Self {
         self.core.table.clock.local.shift.knows_time = knows_time;

@@ -106,8 +106,8 @@ impl Clock {
 
     /// Converts the deadline of a caller to both clocks. Every deadline enters the crate here.
     ///
-    /// `None` for an impossible one, which counts as no deadline. One further ahead than a year is
-    /// shortened to a year, because no timer is set for longer.
+    /// `None` if the deadline is impossible, which counts as no deadline. A deadline more than a year
+    /// ahead becomes one year.
     pub(crate) fn deadline(&self, received: SystemTime) -> Option<Deadline> {
         let now = self.now();
         let wall = Timestamp::from_system(received).min(now.wall.plus(MAX_AHEAD));
@@ -186,8 +186,8 @@ impl Clock {
             _ => future.as_mut().poll(context).map(Some),
         });
         loop {
-            // It begins before the poll, which may take long. At least one millisecond, so that a clock
-            // just before the deadline is read again.
+            // The timer starts before the poll, which may take long. It takes at least one millisecond,
+            // so that a clock just before the deadline is read again.
             let timer = tokio::time::sleep(left().max(Duration::from_millis(1)));
             tokio::select! {
                 biased;
@@ -215,7 +215,7 @@ pub(crate) fn entropy<const N: usize>() -> Result<[u8; N], Error> {
 
 /// Returns a random time in the upper half of a bound.
 pub(crate) fn random_wait(bound: Duration) -> Duration {
-    // Without entropy there is no jitter. The bound itself is a correct waiting time too.
+    // Without entropy there is no jitter. The bound itself is a correct waiting time.
     let share = entropy::<1>().map_or(1.0, |[byte]| f64::from(byte) / 255.0);
     bound.mul_f64(0.5 + share / 2.0)
 }

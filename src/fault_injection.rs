@@ -1,15 +1,15 @@
-//! What the project's own search for faults (`tests/faults/`) needs inside the crate: entropy that
-//! follows a seed, a clock that it sets, and points where it breaks what surrounds the machines.
+//! Lets the project's search for faults (`tests/faults/`) control the entropy and the clock inside the
+//! crate, and break the code around the machines.
 //!
-//! Without the feature `fault-injection` nothing sets them, and the compiler removes the questions. Not
-//! part of the public interface: no promise of stability.
+//! Without the feature `fault-injection` nothing is injected, and the compiler removes the checks. Not
+//! part of the public API.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 const IS_ON: bool = cfg!(feature = "fault-injection");
 
-/// What can be broken outside the machines. The search of every state breaks the rules of the machines.
+/// What can be broken outside the machines. Their own rules are broken by the search of every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
 pub enum FaultPoint {
@@ -29,7 +29,7 @@ pub enum FaultPoint {
 
 type Entropy = Box<dyn FnMut(&mut [u8])>;
 
-// One simulation a thread.
+// Each thread runs one simulation.
 thread_local! {
     static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
     static BROKEN: Cell<&'static [FaultPoint]> = const { Cell::new(&[]) };
@@ -64,19 +64,19 @@ impl ClockShift {
     }
 }
 
-/// Draws random bytes from `source` on this thread.
+/// Takes random bytes on this thread from `source`.
 #[cfg(feature = "fault-injection")]
 pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
     ENTROPY.set(Some(Box::new(source)));
 }
 
-/// Breaks these points on this thread, and no others.
+/// Breaks only these points on this thread.
 #[cfg(feature = "fault-injection")]
 pub fn set_fault_points(broken: &'static [FaultPoint]) {
     BROKEN.set(broken);
 }
 
-/// Splits answers on this thread into parts of so many bytes.
+/// Splits answers on this thread into parts of this size.
 #[cfg(feature = "fault-injection")]
 pub fn set_part_bytes(bytes: usize) {
     PART_BYTES.set(Some(bytes));

@@ -1,4 +1,4 @@
-//! Set-up from the environment, as a Lambda function has it.
+//! Sets up an [`Idempotency`] from the environment, as in a Lambda function.
 
 use std::time::Duration;
 
@@ -23,11 +23,10 @@ use crate::idempotency::Idempotency;
 pub const TABLE_ENV: &str = "IDEMPOTENCY_TABLE";
 
 impl Idempotency {
-    /// The table named by `IDEMPOTENCY_TABLE`, with region, credentials and endpoint as the AWS SDK
-    /// finds them (`AWS_ENDPOINT_URL_DYNAMODB` points it at DynamoDB Local).
+    /// Uses the table named by `IDEMPOTENCY_TABLE`, with the AWS SDK's default configuration.
     ///
-    /// It sets the timeouts that the SDK does not: 1 s to connect, 2 s for each try.
-    /// [`sdk_config_loader`] has the rest.
+    /// The SDK finds the region, the credentials and the endpoint. Set `AWS_ENDPOINT_URL_DYNAMODB` to
+    /// use DynamoDB Local. [`sdk_config_loader`] describes the timeouts and the HTTPS client.
     ///
     /// ```
     /// use dynamodb_idempotency::{Error, Idempotency};
@@ -38,12 +37,12 @@ impl Idempotency {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] if the variable is not set or empty. Nothing is sent yet.
+    /// [`ErrorKind::Configuration`] if the variable is unset or empty. No request is sent to DynamoDB.
     pub async fn from_env() -> Result<Self, Error> {
         Self::builder_from_env().await?.build()
     }
 
-    /// As [`from_env`](Self::from_env), with settings.
+    /// Returns a builder for [`from_env`](Self::from_env), for further settings.
     ///
     /// ```
     /// use std::time::Duration;
@@ -59,7 +58,7 @@ impl Idempotency {
     /// ```
     ///
     /// # Errors
-    /// As `from_env`.
+    /// The same as for `from_env`.
     pub async fn builder_from_env() -> Result<Builder, Error> {
         let table = std::env::var(TABLE_ENV).unwrap_or_default();
         if table.is_empty() {
@@ -70,15 +69,15 @@ impl Idempotency {
     }
 }
 
-/// The AWS SDK's configuration of [`Idempotency::from_env`], for your own clients and for
-/// other settings: settings made on the loader replace these.
+/// Returns the AWS SDK configuration that [`Idempotency::from_env`] uses.
 ///
-/// Region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`) are found as the SDK
-/// finds them. It sets the timeouts that the SDK does not: 1 s to connect and 2 s for each try.
-/// HTTPS uses rustls with ring: a process makes its first TLS connection in a fraction of the time
-/// that it takes with aws-lc, which spends 20 ms on entropy first, and the binary is smaller. For
-/// what ring lacks (FIPS, post-quantum key exchange) set an `http_client`. Clients made of one
-/// loaded configuration share their connections.
+/// Use it for your own clients, or to change a setting. Clients of one loaded configuration share their
+/// connections.
+///
+/// The SDK finds region, credentials, endpoints and proxies (`HTTPS_PROXY`, `NO_PROXY`). This
+/// configuration adds timeouts: 1 s to connect and 2 s for each try. HTTPS uses rustls with ring, which
+/// makes the binary smaller and the first connection about 20 ms faster than aws-lc. If you need FIPS
+/// or post-quantum key exchange, which ring lacks, set an `http_client`.
 ///
 /// ```
 /// use aws_sdk_dynamodb::Client;
@@ -96,8 +95,8 @@ pub fn sdk_config_loader() -> ConfigLoader {
         .connect_timeout(Duration::from_secs(1))
         .operation_attempt_timeout(Duration::from_secs(2))
         .build();
-    // As the SDK makes its default client (`default_https_client` in aws-smithy-runtime), but for ring:
-    // its `build_https` knows no proxy.
+    // Follows the SDK's default client (`default_https_client` in aws-smithy-runtime), but with ring.
+    // The SDK's `build_https` ignores proxies.
     let https =
         aws_smithy_http_client::Builder::new().build_with_connector_fn(|settings, components| {
             let mut connector = ConnectorBuilder::default()

@@ -31,14 +31,12 @@ pub struct Idempotency {
 impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
     ///
-    /// The crate uses a copy of `client` that shares its connections and credentials. Your own
-    /// requests with that client use the same open connections. Interceptors of your configuration
-    /// see the crate's requests too. To make the copy, the crate begins two calls that send
-    /// nothing: of these, interceptors see only `read_before_execution`.
+    /// The crate uses a copy of `client`. The copy shares the connections and credentials of `client`,
+    /// and your interceptors see its requests. To create it, the crate starts two calls that end before
+    /// they send anything.
     ///
-    /// The copy retries as your configuration says, but waits at most an eighth of
-    /// [`request_timeout`](Builder::request_timeout) between two tries. If your configuration
-    /// disables retries, the copy does not retry.
+    /// The copy retries as your configuration says, but it waits at most an eighth of
+    /// [`request_timeout`](Builder::request_timeout) between two tries.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -54,7 +52,7 @@ impl Idempotency {
 
     /// Returns the client that the crate uses.
     ///
-    /// Use it for your own tables too: both then share one open connection.
+    /// Use it for your own tables too, so that your requests reuse its open connections.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -66,7 +64,7 @@ impl Idempotency {
         &self.core.table.client
     }
 
-    /// Returns a builder, for settings that [`new`](Self::new) does not take.
+    /// Returns a builder, for settings that [`new`](Self::new) does not have.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -82,12 +80,12 @@ impl Idempotency {
         Builder::new(client, table.into())
     }
 
-    /// Creates the table of the schema and waits until it is active.
+    /// Creates the table and waits until it is active.
     ///
-    /// The table is billed on demand, and its TTL is enabled. For tests, examples and first steps.
+    /// Use it for tests, examples and first steps. The table has the keys of the schema, on-demand
+    /// billing, and TTL enabled. If a table with these keys exists, this method only enables its TTL.
     ///
-    /// Returns whether this call created the table. If a table with the same keys exists, the call
-    /// only enables its TTL and returns `false`.
+    /// Returns `true` if this call created the table.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();

@@ -4,15 +4,15 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::error::{Error, ErrorKind};
 
-/// Set by Lambda Managed Instances: how many invocations one environment gets at once.
+/// How many concurrent invocations one environment gets. Lambda Managed Instances set it.
 const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
 
 /// The largest response that the Runtime API accepts, in bytes of JSON: "Exceeded maximum allowed payload
 /// size (6291556 bytes)". Lambda's quotas call it 6 MB.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 6_291_556;
 
-/// Rejects a concurrency that is not a number, which `lambda_runtime` would take for 1; and warns of a
-/// runtime on which the invocations that come at once have to wait for each other.
+/// Rejects a concurrency that is not a number, which `lambda_runtime` would treat as 1. Warns if
+/// concurrent invocations would have to wait for each other on this runtime.
 pub(crate) fn check_concurrency() -> Result<(), Error> {
     let concurrency = concurrency(std::env::var(MAX_CONCURRENCY).ok().as_deref())?;
     if has_one_thread_for(concurrency) {
@@ -24,7 +24,7 @@ pub(crate) fn check_concurrency() -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether so many invocations come at once, and this runtime runs one at a time.
+/// Whether there are concurrent invocations, and this runtime has only one thread.
 fn has_one_thread_for(concurrency: u32) -> bool {
     let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
     concurrency > 1 && matches!(flavor, Ok(RuntimeFlavor::CurrentThread))

@@ -5,10 +5,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// The JSON text of an event, unchanged: the services of this crate take it from `lambda_runtime`.
+/// The unchanged JSON text of an event, which this crate's services receive from `lambda_runtime`.
 ///
-/// Each service reads it itself, so that one message that cannot be read fails alone. In a test,
-/// make it from a text or from any serialisable value:
+/// Each service parses the text itself, so one unreadable message fails alone. In a test, create an
+/// event from a text or a serializable value:
 ///
 /// ```
 /// use dynamodb_idempotency::event::JsonEvent;
@@ -20,13 +20,13 @@ use serde_json::value::{RawValue, to_raw_value};
 /// # Ok::<_, serde_json::Error>(())
 /// ```
 #[derive(Clone, derive_more::Debug, Deserialize, Serialize)]
-// Events carry what customers sent: only their size is shown.
+// Shows only the size, because events contain customers' data.
 #[debug("JsonEvent({} bytes)", self.get().len())]
 #[serde(transparent)]
 pub struct JsonEvent(Box<RawValue>);
 
 impl JsonEvent {
-    /// The event of a value's JSON.
+    /// Serializes a value as an event.
     ///
     /// ```
     /// use dynamodb_idempotency::event::JsonEvent;
@@ -37,12 +37,12 @@ impl JsonEvent {
     /// ```
     ///
     /// # Errors
-    /// If the value cannot be written as JSON.
+    /// If the value cannot be serialized as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         to_raw_value(value).map(Self)
     }
 
-    /// The text.
+    /// Returns the JSON text.
     ///
     /// ```
     /// use dynamodb_idempotency::event::JsonEvent;

@@ -1,7 +1,6 @@
 //! Runs a function, an HTTP handler or any other work **once** per idempotency key.
 //!
-//! Every repeat gets **the same answer**. The crate is made for AWS Lambda and axum servers, and
-//! needs only one DynamoDB table.
+//! Every repeat gets **the same answer**. The crate needs only one DynamoDB table.
 //!
 //! ```
 //! use dynamodb_idempotency::Idempotency;
@@ -27,61 +26,63 @@
 //!
 //! # What a call gets
 //!
+//! The crate stores one item for each key, its *record*. A running call holds a *lease*, a time limit
+//! in the record.
+//!
 //! | the record of the key | this call | function | HTTP |
 //! |---|---|---|---|
 //! | absent, or past its retention | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
 //! | of another request | is rejected | [`ErrorKind::Mismatch`] | 422 |
 //! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
-//! | pending, with an expired lease (abandoned) | takes over and runs, is rejected, or asks a [hook](Call::reconcile) | as in the first row; [`ErrorKind::Abandoned`]; [`Outcome::Reconciled`] | as in the first row; 409; the hook's response |
-//! | failed, and kept | runs again, or gets the failure | as in the first row; the error, else [`ErrorKind::Failed`] | as in the first row; the response, else 500 |
+//! | pending, lease expired, by default | takes over and runs | `Ok`, [`Outcome::Executed`] | the handler's response |
+//! | pending, lease expired, with a [hook](Call::reconcile) that knows the answer | gets the hook's answer | `Ok`, [`Outcome::Reconciled`] | the hook's response |
+//! | pending, lease expired, takeovers forbidden | is rejected | [`ErrorKind::Abandoned`] | 409 |
+//! | failed, and kept | runs again, or gets the failure | `Ok`; the stored error, or [`ErrorKind::Failed`] | the new response; the stored one, or 500 |
 //! | unknown: DynamoDB cannot be reached | is rejected | [`ErrorKind::Unavailable`] | 503 |
 //!
 //! # Guarantees
 //!
-//! At most one execution of a key makes progress at any instant. A completed answer never changes,
-//! and a rejected duplicate changes nothing. A crash locks a key for at most one lease, the time
-//! limit in its record. A [commit](Execution::commit) is applied exactly once. An effect outside
-//! DynamoDB can happen twice: use a [`step`](Execution::step) and a [hook](Call::reconcile).
-//! `docs/guide/guarantees.md` lists all guarantees and their limits.
+//! At most one execution of a key makes progress at any instant. A completed answer never changes, and
+//! a rejected duplicate changes nothing. A crash locks a key for at most one lease. A
+//! [commit](Execution::commit) is applied exactly once. An effect outside DynamoDB can happen twice:
+//! use a [`step`](Execution::step) and a [hook](Call::reconcile). `docs/guide/guarantees.md` lists all
+//! guarantees and their limits.
 //!
 //! # HTTP
 //!
-//! [`Idempotency::http`] makes handlers idempotent by the `Idempotency-Key` header: `wrap` is for
-//! `lambda_http` services, `layer` for `tower` services. See [`mod@http`] for the rules and
-//! [`lambda`] for a complete function.
+//! [`Idempotency::http`] makes handlers idempotent by the `Idempotency-Key` header. Use `wrap` for
+//! `lambda_http` and `layer` for `tower`. See [`mod@http`] for the rules and [`lambda`] for a complete
+//! function.
 //!
 //! # Messages and events
 //!
-//! [`Idempotency::event`] makes `lambda_runtime` handlers of any JSON event idempotent: see
-//! [`event`]. [`Idempotency::sqs`] and its siblings consume the messages of queues, streams and
-//! topics, and report failures in the way that each source expects: see [`messages`].
+//! [`Idempotency::event`] makes a `lambda_runtime` handler of any JSON event idempotent; see [`event`].
+//! [`Idempotency::sqs`] and similar methods consume queues, streams and topics. They report failures in
+//! the form that each source expects; see [`messages`].
 //!
 //! # Cost
 //!
-//! Answers of up to 10 MiB are stored. They are compressed, and split into parts, if that is
-//! cheaper: see [`Compression`](policy::Compression) and [`LargeAnswers`](policy::LargeAnswers). A buffered response of Lambda holds 6 MB,
-//! which is about 4.5 MB of a binary body. [`FirstRequest`](policy::FirstRequest) reduces the cost of traffic that consists
-//! mostly of repeats, and [`Builder::local_cache`] that of many repeats in one process.
-//! `docs/cost.md` has the figures.
+//! The crate stores answers of up to 10 MiB. It [compresses](policy::Compression) them if that saves
+//! write units, and [splits](policy::LargeAnswers) large ones into several items. If most requests are
+//! repeats, [`FirstRequest`](policy::FirstRequest) reduces the cost. If many repeats reach the same
+//! process, so does [`Builder::local_cache`]. `docs/cost.md` has the figures.
 //!
 //! # Secrets
 //!
-//! An [`AnswerCodec`] transforms answers before they are stored: it can, for example, encrypt them
-//! and bind them to their keys.
+//! An [`AnswerCodec`] transforms answers before they are stored, for example encrypts them.
 //!
 //! # Guide
 //!
-//! `docs/guide/` in the source has a page for each task (wrapping a handler, policies, third
-//! parties, queues, tenants, tests, operating), and a FAQ of every error.
+//! `docs/guide/` in the source has a page for each task, and an FAQ that explains every error.
 //!
 //! # Features
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
-//! | `compression` | yes | compresses stored answers with zstd (a C library); without it, a compressed answer is [`ErrorKind::AnswerUnavailable`] |
+//! | `compression` | yes | compresses stored answers with zstd, a C library; a build without it cannot read compressed answers ([`ErrorKind::AnswerUnavailable`]) |
 //! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config_loader`], with `aws-config`; HTTPS by rustls with ring |
-//! | `developer-credentials` | no | for `from-env`: the credentials of developers, from IAM Identity Center (`aws sso login`) and `credential_process` |
+//! | `developer-credentials` | no | for `from-env`: credentials from IAM Identity Center (`aws sso login`) and `credential_process` |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
 //! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |
@@ -90,12 +91,11 @@
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
-//! | `admin` | no | what the command line in `crates/cli/` is built on; hidden, and without a promise of stability |
+//! | `admin` | no | the hidden API of the command line in `crates/cli/`; it may change with every release |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
 //! | `jmespath` | no | keys of messages by `JMESPath` expressions |
 //!
-//! Without default features the crate needs the DynamoDB client that you give it, and brings
-//! neither a Lambda crate nor a TLS stack.
+//! Without default features, you provide the DynamoDB client. No Lambda crate or TLS stack is added.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "from-env", feature = "lambda", feature = "messages", feature = "testing")),

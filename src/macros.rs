@@ -1,7 +1,8 @@
-//! What the attribute `#[idempotent]` expands to needs.
+//! The attribute `#[idempotent]`, and what its expansion needs.
 
-/// Makes an async function idempotent: its body runs once for each key, and all callers get the
-/// same answer.
+/// Makes an async function idempotent: its body runs once for each key.
+///
+/// All callers with the same key get the same answer.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -29,7 +30,7 @@
 /// # Ok(()) });
 /// ```
 ///
-/// It expands to the plain call:
+/// The attribute expands to this call:
 ///
 /// ```
 /// # use dynamodb_idempotency::{Idempotency, RunError};
@@ -50,20 +51,17 @@
 /// }
 /// ```
 ///
-/// The function's return type is what callers see, `Result<T, RunError<E>>`; the body ends in
-/// `Result<T, E>`.
+/// The function returns `Result<T, RunError<E>>`, its body `Result<T, E>`.
 ///
-/// | argument | |
+/// | argument | meaning |
 /// |---|---|
-/// | `scope = ..` | required: the [operation](crate::Idempotency::operation) |
+/// | `scope = ..` | required: the name of the [operation](crate::Idempotency::operation) |
 /// | `key = ..` | required: the [key](crate::Operation::key), of any type that implements `Display` |
 /// | `payload = ..` | the [payload](crate::Call::payload), by reference |
-/// | `execution = name` | the name by which the body knows its [`Execution`] |
-/// | `idempotency = ..` | where the [`Idempotency`] is: `self.idempotency`. By default the function has an argument of that name |
+/// | `execution = name` | the name of the [`Execution`] in the body |
+/// | `idempotency = ..` | the [`Idempotency`], such as `self.idempotency`; default: the function's argument `idempotency` |
 /// | `policy = ..`, `segment = ..` | the [`Operation`]'s [policy](crate::Operation::policy) and [segment](crate::Operation::segment) |
-/// | any other name | the [`Call`]'s method of that name: `deadline = context.deadline()` |
-///
-/// A compile error points at the argument that it is about.
+/// | any other name | the method of [`Call`] with this name: `deadline = context.deadline()` |
 ///
 /// ```
 /// use dynamodb_idempotency::policy::Failure;
@@ -88,7 +86,7 @@
 /// # Ok(()) });
 /// ```
 ///
-/// It does not compile for a function of another type:
+/// A function with another return type does not compile:
 ///
 /// ```compile_fail,E0277
 /// use dynamodb_idempotency::{Idempotency, idempotent};
@@ -107,13 +105,13 @@ pub use dynamodb_idempotency_macros::idempotent;
 
 use crate::error::RunError;
 
-/// What an idempotent function returns, and its body.
+/// The return types of an idempotent function and of its body.
 #[diagnostic::on_unimplemented(
     message = "an idempotent function returns `Result<T, RunError<E>>`, not `{Self}`",
     label = "its body ends in `Result<T, E>`"
 )]
 pub trait Answer {
-    /// The body's.
+    /// The return type of the body.
     type Own;
 }
 

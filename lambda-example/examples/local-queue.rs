@@ -5,8 +5,8 @@
 //! cargo run -p lambda-example --example local-queue -- --seed 7 --payments 20
 //! ```
 //!
-//! The same seed is the same stream of messages. `DYNAMODB_ENDPOINT` points it at another DynamoDB
-//! than the embedded one.
+//! The same seed gives the same stream of messages. `DYNAMODB_ENDPOINT` selects another DynamoDB than the
+//! embedded one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitCode;

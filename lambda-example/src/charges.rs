@@ -1,8 +1,7 @@
 //! `POST /charges`: an effect in another company's system, outside of DynamoDB transactions.
 //!
 //! The card network is an API that honors idempotency keys, here items in the table of payments. A charge is
-//! made in a step, with a derived key, and a hook looks it up under that key if the function crashed. Each
-//! of the three closes a gap of the other two.
+//! made in a step, with a derived key. If the function crashed, a hook looks the charge up under that key.
 
 use std::time::Duration;
 

@@ -7,13 +7,13 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Starts the log: as JSON if `AWS_LAMBDA_LOG_FORMAT` is set to it, from the level in
-/// `AWS_LAMBDA_LOG_LEVEL` or `RUST_LOG`, or from INFO.
+/// Starts the log, as JSON if `AWS_LAMBDA_LOG_FORMAT` says so. Its level is `AWS_LAMBDA_LOG_LEVEL`,
+/// else `RUST_LOG`, else INFO.
 ///
-/// `lambda_http::tracing::init_default_subscriber` does this too. It also accepts directives for single
-/// targets, for which it needs a regular expression engine: see `docs/benchmarks.md` for its size in a
-/// function. For the same reason DEBUG and TRACE are not compiled into a release
-/// (`release_max_level_info` in `Cargo.toml`).
+/// `lambda_http::tracing::init_default_subscriber` does this too, but it also accepts directives for
+/// single targets. For these it needs a regular expression engine, whose size `docs/benchmarks.md`
+/// shows. To save size, DEBUG and TRACE are not compiled into a release (`release_max_level_info` in
+/// `Cargo.toml`).
 pub fn write_logs() {
     let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let level = variable("AWS_LAMBDA_LOG_LEVEL").or_else(|| variable("RUST_LOG"));
@@ -21,8 +21,8 @@ pub fn write_logs() {
     logs(format.as_deref(), level.as_deref(), io::stdout).init();
 }
 
-/// Creates a log in this format and from this level. Each line has its target, so that an alarm can
-/// distinguish the crate's errors from the handler's, and no colors.
+/// Creates a log in this format and from this level, without colors. Each line has its target, so that
+/// an alarm can distinguish the crate's errors from the handler's.
 pub fn logs<W>(
     format: Option<&str>,
     level: Option<&str>,

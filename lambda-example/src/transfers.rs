@@ -41,7 +41,7 @@ impl Transfer {
     }
 }
 
-/// The answer and the writes that are its effect. It runs in a repeat as well: it only prepares.
+/// Builds the answer and the writes of a transfer. It also runs in a repeat, so it has no effect.
 #[expect(clippy::unused_async, reason = "a service's handler is one")]
 pub(crate) async fn transfer(
     payments: Payments,

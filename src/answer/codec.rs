@@ -1,4 +1,4 @@
-//! Answers in your own form, for example encrypted.
+//! A user's codec for answers, for example for encryption.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::run::user_code;
 use crate::store::key::RecordKey;
 
-/// The error of an [`AnswerCodec`] that could not encode or decode.
+/// The reason why an [`AnswerCodec`] could not encode or decode.
 ///
 /// ```
 /// use dynamodb_idempotency::CodecError;
@@ -16,46 +16,45 @@ use crate::store::key::RecordKey;
 /// ```
 pub type CodecError = Box<dyn StdError + Send + Sync>;
 
-/// Transforms stored answers into other bytes and back, for example by encryption.
+/// Transforms answers before they are stored, and back, for example by encryption.
 ///
 /// Set it with [`Builder::answer_codec`](crate::Builder::answer_codec).
 ///
-/// The codec transforms everything that the crate stores as an answer: functions' results, HTTP
-/// responses, committed answers, answers of a reconcile hook, failures that are kept, and the results
-/// of [steps](crate::Execution::step). It does not transform keys, scopes, names of steps, times
-/// and the SHA-256 of the request. To hide keys, use [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
+/// The codec transforms all answers that the crate stores: results of functions and of
+/// [steps](crate::Execution::step), HTTP responses, committed answers, answers of a reconcile hook, and
+/// failures that are kept. It does not transform keys, scopes, names of steps, times and the SHA-256 of
+/// the request. To hide keys, use [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
 ///
-/// An answer is compressed before it is encoded, so its length in the table reveals something about
-/// its content. If that matters, choose [`Compression::Off`](crate::policy::Compression::Off). The codec's
-/// output is stored, billed, and counted for
-/// [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes).
+/// The crate compresses an answer before the codec encodes it, so the stored length reveals something
+/// about the content. To avoid this, choose [`Compression::Off`](crate::policy::Compression::Off).
+/// [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes) also limits the codec's output.
 ///
-/// Every answer waits for the codec, so it must not block: fetch keys when the function starts. It
-/// owns the bytes that it gets, so it can change them in place. While the codec runs, an answer
-/// takes about three times its size in memory. A panic counts as an error.
+/// The codec must not block: fetch its keys when the function starts. It can change the bytes that it
+/// receives in place. While it runs, an answer takes about three times its size in memory. A panic
+/// counts as an error. Answers in the [local cache](crate::Builder::local_cache) are not encoded.
 ///
-/// If `encode` fails, the operation still completes, because its effect has happened, and the
-/// reason is stored instead of the answer. The first caller gets its answer, and repeats get
-/// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable). Nothing is ever stored
-/// unencoded. A commit or a transaction is not sent in this case. For a step, the result is lost:
-/// the handler gets `AnswerUnavailable`, with [`Error::step_ran`](crate::Error::step_ran), each later
-/// attempt gets `AnswerUnavailable` at that step, and the step never runs again.
+/// If `encode` fails, no answer is stored unencoded:
 ///
-/// If `decode` fails, a repeat gets `AnswerUnavailable` (for a failure that is kept,
-/// [`Failed`](crate::ErrorKind::Failed)), nothing runs, and the record does not change. Steps are
-/// read before an unfinished operation is taken over. A process whose codec cannot decode them
-/// returns [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable), which is retryable, and leaves
-/// the record to a process that can.
+/// - An operation still completes, because its effect has happened. The reason is stored instead of the
+///   answer. The first caller gets the answer, and repeats get
+///   [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
+/// - A commit or a transaction is not sent.
+/// - The result of a step is lost, and the step never runs again. The handler gets `AnswerUnavailable`
+///   with [`Error::step_ran`](crate::Error::step_ran). Later attempts get `AnswerUnavailable` at that
+///   step.
 ///
-/// Answers in memory are not encoded: neither in the [local cache](crate::Builder::local_cache) nor
-/// while they are passed to callers. If the future of a commit was dropped, its answer is read from
-/// the table.
+/// If `decode` fails, nothing runs and the record does not change:
 ///
-/// A codec can bind an answer to its key, as the associated data of an authenticated cipher. The
-/// answer can then not be decoded under another key. This protects contents only. A principal with
-/// write access to the table can still delete a record, so that its operation runs again, restore an
-/// earlier record of the same key, or change the record's status, so that a kept failure is replayed
-/// as a success. The key does not name the table: use one data key for each table.
+/// - A repeat gets `AnswerUnavailable`, or [`Failed`](crate::ErrorKind::Failed) for a failure that is
+///   kept.
+/// - A call that would take over an operation with steps gets
+///   [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable).
+///
+/// A codec can bind an answer to its key, for example as the associated data of an authenticated
+/// cipher. Such an answer cannot be decoded under another key. The key does not contain the table's
+/// name, so use one data key for each table. A codec protects only contents. A principal that can write
+/// to the table can still delete a record, so that its operation runs again, restore an earlier record
+/// of the same key, or turn a kept failure into a success.
 ///
 /// ```
 /// use dynamodb_idempotency::{AnswerCodec, CodecError};
@@ -83,7 +82,7 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 pub trait AnswerCodec: Send + Sync {
     /// Returns the bytes to store instead of `plain`.
     ///
-    /// `pk` is the key of the record, `scope#key` as in the table. The method may be called several
+    /// `pk` is the key of the record in the table, `scope#key`. The crate may call this method several
     /// times for one answer.
     ///
     /// ```
@@ -97,7 +96,7 @@ pub trait AnswerCodec: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If the codec cannot encode. The error is logged but not stored.
+    /// If the codec cannot encode. The crate logs the error but does not store it.
     fn encode(&self, pk: &str, plain: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 
     /// Returns exactly the bytes that [`encode`](Self::encode) received.
@@ -113,14 +112,14 @@ pub trait AnswerCodec: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If the codec did not write these bytes, or not for `pk`. The error is logged, and becomes
-    /// part of the caller's error.
+    /// If the codec did not write these bytes for `pk`. The error is logged and becomes part of the
+    /// caller's error.
     fn decode(&self, pk: &str, encoded: Vec<u8>) -> Result<Vec<u8>, CodecError>;
 }
 
 /// The codec for answers, if one is set.
 #[derive(Clone, derive_more::Debug, Default)]
-// Without the codec, which contains keys.
+// Without the codec, which contains secret keys.
 #[debug("Coding {{ has_codec: {}, rejects_plain: {rejects_plain} }}", codec.is_some())]
 pub(crate) struct Coding {
     pub(crate) codec: Option<Arc<dyn AnswerCodec>>,

@@ -19,7 +19,7 @@ pub(crate) enum Unstorable {
     /// Contains the codec's error.
     #[display("{NOT_ENCODED}: {_0}")]
     NotEncoded(String),
-    /// Its parts were not confirmed, and the record has no room for it.
+    /// The parts were not confirmed, and the record has no room for the answer.
     #[display("its parts were not confirmed: {_0}")]
     PartsNotWritten(Error),
 }
@@ -68,8 +68,8 @@ impl Encoded {
         Some(Self::new(codec, plain_bytes, bytes))
     }
 
-    /// Applies the user's codec. It encodes the header too, so that how the bytes are read cannot be
-    /// changed without the codec.
+    /// Applies the user's codec. It encodes the header too, so that only the codec can change how the
+    /// bytes are read.
     pub(super) fn encode_with(
         self,
         coder: Coder<'_>,

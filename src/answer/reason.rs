@@ -18,7 +18,7 @@ pub(crate) mod http {
         "it is longer than Policy::max_answer_bytes, and was sent as it arrived";
 }
 
-/// Why an answer is not readable.
+/// Why an answer is not read.
 pub(crate) fn too_large(bytes: usize, limit: usize) -> String {
     format!("it has {bytes} bytes, and Policy::max_answer_bytes is {limit}")
 }

@@ -24,12 +24,11 @@ const ATTRIBUTES_BYTES: usize = 512;
 /// The limit for the number of parts. No answer of that size is stored.
 const MAX_PARTS: u32 = 1 << 20;
 
-/// The most parts that are in flight at once, and the number of parts of an answer of a
-/// quarter to a whole megabyte.
+/// The limit for parts in flight. An answer of a quarter to a whole megabyte has as many parts.
 pub(crate) const MAX_PARTS_IN_FLIGHT: usize = 9;
 
-/// Of an answer up to this size, [`MIN_BYTES_IN_FLIGHT`] may always be written at once, even if that takes
-/// more memory: it saves two round trips.
+/// Of an answer up to this size, [`MIN_BYTES_IN_FLIGHT`] may always be written at once, even if that
+/// takes more memory. This saves two round trips.
 const SHORT_BYTES: usize = 256 * 1024;
 const MIN_BYTES_IN_FLIGHT: usize = 96 * 1024;
 
@@ -43,8 +42,8 @@ const PLAIN_BYTES: &str = "plain_bytes";
 const CODEC: &str = "codec";
 const SHA256: &str = "sha256";
 
-/// Identifies the parts of one answer, because their names contain its first 64 bits, next to the 128
-/// of the owner. Another answer of the same owner has a different digest.
+/// Identifies the parts of one answer. Their names contain the first 64 bits of the digest and the
+/// owner's 128, so that another answer of the same owner has other parts.
 pub(crate) fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     pieces.into_iter().for_each(|piece| hash.update(piece));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-/// How many of your items fit into a transaction next to the record; DynamoDB's limit is 100.
+/// The limit for your items in a transaction: DynamoDB's 100 less the record.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -21,7 +21,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 /// ```
 pub const MAX_TRANSACTION_ITEMS: usize = 99;
 
-/// The condition of one of your items was false, so nothing was written:
+/// Your items whose conditions were false in a commit or transaction. Nothing was written. See
 /// [`Error::condition_failed`](crate::Error::condition_failed).
 ///
 /// ```
@@ -50,7 +50,7 @@ pub struct ConditionFailed {
 type Failed = (usize, Option<HashMap<String, AttributeValue>>);
 
 impl ConditionFailed {
-    /// Returns the index of the item, counted from 0: the first, if there are several.
+    /// Returns the index of the first item whose condition was false, counted from 0.
     ///
     /// ```
     /// # doc_examples::with_condition_failed(|failed| {
@@ -62,7 +62,7 @@ impl ConditionFailed {
         self.first.0
     }
 
-    /// Returns the item in the table that the condition was evaluated against.
+    /// Returns the table's item that the condition was evaluated against.
     ///
     /// `None` if the item does not exist, or if your request set
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).
@@ -78,8 +78,8 @@ impl ConditionFailed {
         self.first.1.as_ref()
     }
 
-    /// Returns all items whose conditions were false, in order, each with its
-    /// [`index`](Self::index) and [`item`](Self::item).
+    /// Returns all items whose conditions were false, in order. Each has its [`index`](Self::index) and
+    /// [`item`](Self::item).
     ///
     /// ```
     /// # doc_examples::with_condition_failed(|failed| {

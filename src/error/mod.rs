@@ -1,4 +1,4 @@
-//! The crate's error: its kinds, and what the caller does about each.
+//! The crate's error: its kinds, and what the caller should do about each.
 
 mod condition;
 mod json_fault;
@@ -14,10 +14,10 @@ pub use self::run_error::RunError;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// The error of the crate: of a call, a step, a commit, a transaction or a setting.
+/// The error of a call, a step, a commit, a transaction or a setting.
 ///
-/// Match on [`kind`](Self::kind). The message is for people and contains neither the key nor the
-/// tenant. It never contains the handler's own error: see [`RunError`].
+/// Match on [`kind`](Self::kind). The message is for people, and contains neither the key nor the
+/// tenant. The handler's own error is in [`RunError`].
 ///
 /// ```
 /// use dynamodb_idempotency::{Error, ErrorKind, Fingerprint};
@@ -40,11 +40,11 @@ type Source = Box<dyn StdError + Send + Sync>;
 /// assert_eq!(advice(&error), "look at it");
 /// ```
 #[derive(derive_more::Debug, derive_more::Display)]
-// One line with the kind and the chain of causes, which a `main` that returns it prints.
+// One line with the kind and all causes. A `main` that returns the error prints this line.
 #[debug("{}", self.with_causes(format!("{self} ({:?})", inner.kind)))]
 #[display("{}", inner.message)]
 pub struct Error {
-    // Boxed: every `Result` of the crate holds an error of one word.
+    // Boxed, so that an error takes only one word in a `Result`.
     inner: Box<Inner>,
 }
 
@@ -56,7 +56,7 @@ struct Inner {
     step_ran: bool,
 }
 
-/// What the caller should do about an [`Error`].
+/// The kind of an [`Error`], which says what the caller should do.
 ///
 /// ```
 /// use dynamodb_idempotency::{Error, ErrorKind};
@@ -76,107 +76,102 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call itself is wrong: the key is missing or too long, or the payload cannot be serialized.
-    /// **Fix the call.** Nothing ran.
+    /// The call is wrong: its key is missing or too long, or its payload cannot be serialized. **Fix
+    /// the call.** Nothing ran.
     InvalidInput,
-    /// The handler used its [`Execution`](crate::Execution) wrongly: the name of a step is empty, too
+    /// The handler used its [`Execution`](crate::Execution) wrongly. The name of a step is empty, too
     /// long or used already, no room is left for a step, or a step or commit follows the end of the
-    /// operation. **Fix the handler.** Nothing of a commit was written, and a step was not started,
-    /// unless [`step_ran`](Error::step_ran).
+    /// operation. **Fix the handler.** No commit was written. The step did not start, unless
+    /// [`step_ran`](Error::step_ran).
     InvalidUse,
-    /// The key was used before with another payload. **Use a new key for a new request.** Nothing
-    /// ran.
+    /// The key was used before with another payload. **Use a new key for a new request.** Nothing ran.
     Mismatch,
-    /// Another execution of this key holds a live lease. **Try again after `retry_after`.**
-    /// Nothing ran.
+    /// Another execution of this key holds a live lease. **Retry after `retry_after`.** Nothing ran.
     InProgress {
-        /// How long to wait before a retry: at least one second, at most five, and not much longer
-        /// than the current lease.
+        /// The remaining time of the lease, but at least one second and at most five.
         retry_after: Duration,
     },
-    /// An earlier execution failed, its failure is kept, and the policy allows no further attempt.
-    /// **Look at the failure; use a new key to try again.** Nothing ran now.
+    /// An earlier execution failed, and the policy allows no further attempt. **Look at the failure,
+    /// and use a new key to try again.** Nothing ran now.
     Failed,
-    /// An earlier owner's lease expired without an answer, and the policy is
-    /// [`Takeover::Reject`](crate::policy::Takeover::Reject) or the reconcile hook returned
-    /// [`Refuse`](crate::Reconciled::Refuse). **Check whether its effect exists; release the record
-    /// to let it run again.** Nothing ran now.
+    /// An earlier owner's lease expired without an answer.
+    /// [`Takeover::Reject`](crate::policy::Takeover::Reject), or a hook that returned
+    /// [`Refuse`](crate::Reconciled::Refuse), forbids another run. **Check whether the effect exists.
+    /// To let the operation run again, release the record.** Nothing ran now.
     Abandoned,
-    /// The handler ran, but its lease had expired and another execution owns the key now. The
-    /// answer of this execution was not stored. **Retry with the same key** to get the other
-    /// owner's answer. Nothing of a commit was written, and nothing will be. A step was not started,
-    /// unless [`step_ran`](Error::step_ran).
+    /// The lease expired while the handler ran, and another execution took over. This execution's
+    /// answer was not stored. **Retry with the same key** to get the other owner's answer. No commit
+    /// was or will be written. The step did not start, unless [`step_ran`](Error::step_ran).
     LeaseLost,
     /// The lease expired or was lost while the handler ran, and the handler was stopped
-    /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may have
-    /// happened. Retry with the same key**, and use a longer lease. The record did not change: when
-    /// the lease has expired by DynamoDB's clock, [`Takeover`](crate::policy::Takeover) or the hook decides
-    /// about a repeat.
+    /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may
+    /// have happened. Retry with the same key**, and use a longer lease. The record did not change.
+    /// Once the lease has expired by DynamoDB's clock, [`Takeover`](crate::policy::Takeover) or the
+    /// hook decides about a repeat.
     LeaseExpired,
-    /// The invocation's deadline has passed or is too near for the operation. **Retry.** Nothing
-    /// ran.
+    /// The deadline of the call has passed, or is too near for the operation. **Retry.** Nothing ran.
     DeadlineExceeded,
     /// A setting is out of its bounds, the table is missing or has other keys, or permissions or
-    /// credentials are missing. **Fix the settings or the deployment.** Nothing ran. From a
-    /// commit: nothing of it was written.
+    /// credentials are missing. **Fix the settings or the deployment.** Nothing ran, or nothing of a
+    /// commit was written.
     Configuration,
-    /// DynamoDB could not be reached, throttled or failed. **Retry.** Nothing ran. From a commit: nothing
-    /// of it was written, and the execution continues.
+    /// DynamoDB could not be reached, throttled the request or failed. **Retry.** Nothing ran. A commit
+    /// with this error was not written, and the execution continues.
     Unavailable,
-    /// A condition of an item in a commit or transaction is false;
-    /// [`condition_failed`](Error::condition_failed) returns the item. **Do something else, or retry when
-    /// the item has changed.** Nothing was written, and an execution continues.
+    /// A condition of an item in a commit or transaction was false.
+    /// [`condition_failed`](Error::condition_failed) returns the item. **Do something else, or retry
+    /// when the item has changed.** Nothing was written, and the execution continues.
     ConditionFailed,
-    /// The items or the answer of a commit or transaction are invalid. The message names the item by its
-    /// index, counted from 0, and the reason. **Fix the handler.** Nothing was written, and an execution
-    /// continues.
+    /// The items or the answer of a commit or transaction are invalid. The message names the index of
+    /// the item, counted from 0, and the reason. **Fix the handler.** Nothing was written, and the
+    /// execution continues.
     InvalidTransaction,
     /// An earlier commit of this execution was applied. **Commit once.** Nothing of this commit was
     /// written, and the execution has ended.
     AlreadyCommitted,
-    /// A commit was not confirmed and can no longer be applied: its record was released or deleted, for
-    /// example by hand, or the handler dropped the future of the commit, and the crate recorded a
-    /// failure. **Retry.** Nothing of the commit was written, and the execution has ended.
+    /// A commit was not confirmed and can no longer be applied. Its record was released or deleted, or
+    /// the handler dropped the future of the commit and the crate recorded a failure. **Retry.**
+    /// Nothing of the commit was written, and the execution has ended.
     NothingCommitted,
-    /// The outcome of a completion, step, commit or transaction is unknown. **Retry with the same key.**
+    /// The outcome of a completion, step, commit or transaction is unknown. **Retry with the same
+    /// key.**
     ///
-    /// - The handler ran, and its completion was not confirmed (only under
-    ///   [`Unconfirmed::Error`](crate::policy::Unconfirmed::Error)). Its effect has probably happened. If
-    ///   the completion was not applied, the handler runs again once the lease has expired.
-    /// - A commit or a transaction was not confirmed. DynamoDB applied all of it or nothing, and a
-    ///   repeat finds out which. The execution has ended.
+    /// - The handler ran, and its completion was not confirmed (only with
+    ///   [`Unconfirmed::Error`](crate::policy::Unconfirmed::Error)). Its effect has probably happened.
+    ///   If the completion was not applied, the handler runs again once the lease has expired.
+    /// - A commit or transaction was not confirmed. DynamoDB applied all of it or nothing, and a repeat
+    ///   finds out which. The execution has ended.
     /// - A step ran, and its result was not confirmed. A later attempt may run it again.
     OutcomeUnknown,
-    /// The item under this key is not a record that this version understands: `format` is missing
-    /// or unknown, an attribute is missing or has another type, or another program wrote the item.
-    /// The crate never overwrites it. **Look at the item.** Nothing ran.
+    /// The item under this key is not a valid record: another program wrote it, `format` is missing or
+    /// unknown, or an attribute is missing or has another type. **Look at the item.** Nothing ran. The
+    /// crate never overwrites the item.
     UnknownRecord,
-    /// A newer version of this crate wrote the record, in a `format` or with a fingerprint recipe
-    /// that this version does not know, so it cannot compare the requests. **Retry: an instance of
-    /// the newer version can; finish rolling it out.** Nothing ran, and the record did not change.
+    /// A newer version of this crate wrote the record, and this version does not know its `format` or
+    /// its fingerprint recipe. **Retry, and finish the rollout: the newer version can read it.**
+    /// Nothing ran, and the record did not change.
     NewerRecord,
-    /// The operation, or one of its [steps](crate::Execution::step), is done, but its result could
-    /// not be stored or cannot be read. **Its effect has happened; read its result from your own
-    /// data.** Nothing ran now, unless [`step_ran`](Error::step_ran).
+    /// The operation or one of its [steps](crate::Execution::step) is done, but its result is not
+    /// available. **Its effect has happened: read the result from your own data.** Nothing ran now,
+    /// unless [`step_ran`](Error::step_ran).
     ///
-    /// The result was too large or could not be serialized; a part is missing or damaged; the
-    /// result is larger than [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes); it is
-    /// compressed and this program was built without the feature `compression`; or its
-    /// [`AnswerCodec`](crate::AnswerCodec) is missing or fails.
+    /// The result was too large or could not be serialized, or a part of it is missing or damaged. It
+    /// may also exceed [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes), or need the
+    /// feature `compression` or an [`AnswerCodec`](crate::AnswerCodec) that is missing or fails.
     AnswerUnavailable,
-    /// An earlier attempt stored [steps](crate::Execution::step) whose results this program cannot
-    /// read: the [`AnswerCodec`](crate::AnswerCodec) that wrote them is missing or fails, or
-    /// [`reject_plain_answers`](crate::Builder::reject_plain_answers) rejects them. The operation
-    /// is **not** done. **Retry: a process that has the codec continues it.** Nothing ran, and the
-    /// record did not change.
+    /// An earlier attempt stored [steps](crate::Execution::step) whose results this process cannot
+    /// read. Their [`AnswerCodec`](crate::AnswerCodec) is missing or fails, or
+    /// [`reject_plain_answers`](crate::Builder::reject_plain_answers) rejects them. The operation is
+    /// **not** done. **Retry: a process that has the codec continues it.** Nothing ran, and the record
+    /// did not change.
     StepsUnreadable,
-    /// The stored answer cannot be decoded into the requested type. **Use the type that the answer
-    /// was stored with.** Nothing ran now.
+    /// The stored answer cannot be decoded as the requested type. **Use the type that the answer was
+    /// stored with.** Nothing ran now.
     AnswerUnreadable,
 }
 
 impl ErrorKind {
-    /// The name of the kind without its data, for alarms and for clients that match on it.
+    /// The name of the kind without its data. Alarms and clients match on it.
     #[cfg(feature = "event")]
     pub(crate) fn name(self) -> String {
         let shown = format!("{self:?}");
@@ -191,12 +186,12 @@ impl Error {
         Self { inner: Box::new(inner) }
     }
 
-    /// An error with the kind [`ErrorKind::InvalidTransaction`].
+    /// Creates an error of the kind [`ErrorKind::InvalidTransaction`].
     pub(crate) fn invalid_transaction(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidTransaction, message)
     }
 
-    /// The error of a step whose work ran.
+    /// Marks the error of a step whose work ran.
     pub(crate) fn of_step_that_ran(mut self) -> Self {
         self.inner.step_ran = true;
         self
@@ -233,7 +228,7 @@ impl Error {
         self.inner.kind
     }
 
-    /// Returns whether the same call may succeed later, unchanged and with the same key.
+    /// Returns whether the same call with the same key may succeed later.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -242,8 +237,8 @@ impl Error {
     /// assert!(!error.is_retryable()); // the same call would fail again
     /// ```
     ///
-    /// A failed condition is not retryable by this method: whether the item will change is known only
-    /// to your program.
+    /// A failed condition does not count as retryable, because only your program knows whether the item
+    /// will change.
     ///
     /// ```
     /// use dynamodb_idempotency::Error;
@@ -268,9 +263,8 @@ impl Error {
         )
     }
 
-    /// Returns whether the handler ran, but its answer may not be stored.
-    ///
-    /// The effect may then have happened.
+    /// Returns whether the handler ran but its answer may not be stored. The effect may then have
+    /// happened.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -313,7 +307,7 @@ impl Error {
         }
     }
 
-    /// Returns which conditions were false, for [`ErrorKind::ConditionFailed`].
+    /// Returns the conditions that were false, for [`ErrorKind::ConditionFailed`].
     ///
     /// ```
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -336,8 +330,8 @@ impl Error {
     /// Returns whether the work of a [step](crate::Execution::step) ran, although its result is not
     /// stored.
     ///
-    /// With the kind [`AnswerUnavailable`](ErrorKind::AnswerUnavailable) no later attempt runs the step
-    /// again. With other kinds a later attempt may.
+    /// A later attempt may run the step again, unless the kind is
+    /// [`AnswerUnavailable`](ErrorKind::AnswerUnavailable).
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

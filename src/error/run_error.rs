@@ -5,11 +5,11 @@ use std::fmt;
 
 use super::Error;
 
-/// The error of [`Call::run`](crate::Call::run), [`Call::run_transaction`](crate::Call::run_transaction)
-/// and [`Execution::step`](crate::Execution::step): the handler's own, or the crate's.
+/// The error of a call, a step or a transaction: the handler's own error, or the crate's.
 ///
-/// The two are never mixed up. An error of the handler stays [`Handler`](Self::Handler) even if it
-/// has the crate's type, and a failure of DynamoDB never hides the handler's error.
+/// [`Call::run`](crate::Call::run), [`Call::run_transaction`](crate::Call::run_transaction) and
+/// [`Execution::step`](crate::Execution::step) return it. An error of the handler is always
+/// [`Handler`](Self::Handler), even if it has the crate's type. A failure of DynamoDB never hides it.
 ///
 /// ```
 /// use dynamodb_idempotency::RunError;
@@ -31,11 +31,11 @@ use super::Error;
 /// ```
 #[derive(Debug, derive_more::Display, derive_more::From)]
 pub enum RunError<E> {
-    /// The handler, the work of the step, or the closure that builds the transaction failed with this
-    /// error; or a stored error is replayed.
+    /// The error of the handler, the work of a step, or the closure that builds the transaction. It may
+    /// be a replayed one.
     #[from(skip)]
     Handler(E),
-    /// The crate could not return an answer; see [`ErrorKind`](crate::ErrorKind).
+    /// The crate's error. Its [`ErrorKind`](crate::ErrorKind) says what to do.
     Idempotency(Error),
 }
 
@@ -79,8 +79,8 @@ impl<E> RunError<E> {
 impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     /// Converts the error into a `Box<dyn Error>` that keeps its causes and its type.
     ///
-    /// For handlers whose errors do not implement `std::error::Error`, such as
-    /// `lambda_runtime::Error`, `anyhow::Error` and strings.
+    /// Use it if `E` does not implement `std::error::Error`, like `lambda_runtime::Error`,
+    /// `anyhow::Error` and strings.
     ///
     /// ```
     /// use dynamodb_idempotency::{Idempotency, RunError};
@@ -100,8 +100,8 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     }
 }
 
-/// `E` need not implement `Error`: with `Box<dyn Error>`, `?` still works in a handler that returns
-/// it. For the same reason the handler's error has no source here.
+/// `E` need not implement `Error`, so that `?` works in a handler that returns `Box<dyn Error>`. The
+/// handler's error is therefore not a source here.
 impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {

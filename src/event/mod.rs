@@ -24,18 +24,18 @@
 //! }
 //! ```
 //!
-//! 1. The key is the one that `key_of` finds in the event. If it returns `None`, nothing runs, and
-//!    the invocation fails with [`ErrorKind::InvalidInput`].
-//! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events are compared by
-//!    their JSON value; [`Event::fingerprint`] chooses the parts to compare.
-//! 3. The lease expires with the invocation, according to its `Context`.
-//! 4. A repeat gets the first run's answer. Lambda retries an asynchronous invocation that fails,
-//!    with the same event, until an answer is stored.
-//! 5. Lambda accepts an answer of at most 6,291,556 bytes as JSON. A larger one is not stored:
-//!    Lambda reports the first run as failed, and repeats fail with
+//! 1. `key_of` finds the key in the event. If it returns `None`, nothing runs, and the invocation fails
+//!    with [`ErrorKind::InvalidInput`].
+//! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events are compared by their
+//!    JSON value. To compare only parts of them, use [`Event::fingerprint`].
+//! 3. The lease follows the deadline of the invocation, from its `Context`.
+//! 4. A repeat gets the first run's answer. If an asynchronous invocation fails, Lambda retries it with
+//!    the same event.
+//! 5. Lambda accepts an answer of at most 6,291,556 bytes of JSON. The crate does not store a larger
+//!    one. Lambda then reports the first run as failed, and repeats fail with
 //!    [`ErrorKind::AnswerUnavailable`].
 //!
-//! For batches of messages see [`messages`](crate::messages).
+//! For batches of messages, see [`messages`](crate::messages).
 //!
 //! [`ErrorKind::InvalidInput`]: crate::ErrorKind::InvalidInput
 //! [`ErrorKind::Mismatch`]: crate::ErrorKind::Mismatch
@@ -61,7 +61,7 @@ use crate::store::key::Scope;
 impl Idempotency {
     /// Makes a `lambda_runtime` handler idempotent under `scope`.
     ///
-    /// `key_of` finds the key in the event: a `String`, or an `Option<String>`. The handler takes
+    /// `key_of` returns the key of an event as a `String` or an `Option<String>`. The handler receives
     /// the event and the [`Execution`]. Its answer is stored as JSON. Pass the result to
     /// `lambda_runtime::run`.
     ///
@@ -96,8 +96,8 @@ impl Idempotency {
     }
 }
 
-/// Converts the error into what Lambda reports for a failed invocation: the handler's own
-/// diagnostic, or `Idempotency.` and the [`ErrorKind`](crate::ErrorKind), which alarms can match.
+/// Converts the error into Lambda's report of a failed invocation: the handler's own diagnostic, or
+/// `Idempotency.` and the [`ErrorKind`](crate::ErrorKind), which alarms can match.
 impl<E: Into<Diagnostic>> From<RunError<E>> for Diagnostic {
     fn from(error: RunError<E>) -> Self {
         match error {

@@ -19,7 +19,9 @@ use crate::operation::{Call, CallConfig};
 use crate::policy::Policy;
 use crate::run::execution::Execution;
 
-/// An idempotent handler of events. [`Idempotency::event`](crate::Idempotency::event) creates it.
+/// An idempotent handler of events.
+///
+/// [`Idempotency::event`](crate::Idempotency::event) creates it.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -57,7 +59,7 @@ type KeyOf<P> = Arc<dyn Fn(&P) -> Option<String> + Send + Sync>;
 type EventFingerprint = Arc<dyn Fn(&JsonEvent) -> Fingerprint + Send + Sync>;
 
 impl<P, F> Event<P, F> {
-    /// Changes the inherited policy for these events.
+    /// Changes the policy for these events.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -165,14 +167,13 @@ where
 
 /// Runs a service of events on Lambda, with concurrent invocations if Lambda allows it.
 ///
-/// The same as `lambda_runtime::run_concurrent`: `AWS_LAMBDA_MAX_CONCURRENCY`, which Lambda Managed
-/// Instances set, is the number of concurrent invocations. If it is unset or 1, they run one after
-/// the other, so the same binary serves both.
+/// Use it for services of [`Idempotency::event`](crate::Idempotency::event) and for consumers of
+/// [`messages`](crate::messages). Lambda Managed Instances set the number of concurrent invocations in
+/// `AWS_LAMBDA_MAX_CONCURRENCY`. If it is unset or 1, the function handles one invocation at a time,
+/// like `lambda_runtime::run`. Each invocation has its own deadline.
 ///
-/// It runs the services of [`Idempotency::event`](crate::Idempotency::event) and of the consumers
-/// of [`messages`](crate::messages). Each invocation has its own deadline. Use a multi-thread
-/// runtime (`#[tokio::main]`): invocations on a single thread wait for each other, and the crate
-/// logs a warning.
+/// Use a multi-thread runtime (`#[tokio::main]`). On a single thread, invocations wait for each other,
+/// and the crate logs a warning.
 ///
 /// ```no_run
 /// use dynamodb_idempotency::{Execution, Idempotency, event};
@@ -191,12 +192,11 @@ where
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is
-/// not a number. Also if the Lambda Runtime API cannot be reached.
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is not
+/// a number. Another error if the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// Outside Lambda, where the runtime's environment variables are missing, like
-/// `lambda_runtime::run_concurrent`.
+/// Outside Lambda, where the runtime's environment variables are missing.
 pub async fn run_concurrent<S, P>(service: S) -> Result<(), lambda_runtime::Error>
 where
     S: Service<LambdaEvent<P>> + Clone + Send + 'static,

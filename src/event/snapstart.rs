@@ -1,11 +1,11 @@
-//! The hooks of a snapshot, as `lambda_runtime` takes them.
+//! The crate's snapshot hooks for `lambda_runtime`.
 
 use lambda_runtime::{BoxFuture, Error, SnapStartResource};
 
 use crate::run::snapshot::SnapshotHooks;
 
-/// For `Runtime::register_snapstart_resource`. Resources that the AWS client needs, for example
-/// your own credentials, must be registered first.
+/// Pass them to `Runtime::register_snapstart_resource`. First register resources that the AWS client
+/// needs, such as your own credentials.
 impl SnapStartResource for SnapshotHooks {
     fn before_snapshot(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { Ok(Self::before_snapshot(self)?) })

@@ -1,6 +1,5 @@
-//! The fingerprint of a request, in 32 bytes. A repeat with the same key must have the same
-//! fingerprint. It covers what the caller passes: the payload as JSON for a plain call, an event or a message,
-//! the parts that `http/fingerprint.rs` chooses for an HTTP request.
+//! The 32-byte fingerprint of a request, which must be the same in a repeat. For HTTP requests,
+//! `http/fingerprint.rs` chooses what it covers. For other calls, it covers the JSON payload.
 
 pub(crate) mod canonical_json;
 mod recipe;
@@ -13,11 +12,11 @@ use self::recipe::{Hashing, RECIPES};
 pub(crate) use self::recipe::{NoFingerprint, StoredFingerprint};
 use crate::error::{Error, ErrorKind};
 
-/// The SHA-256 of a request, with a length prefix for each part.
+/// The SHA-256 of a request, which must be the same in each repeat.
 ///
-/// Two requests have the same fingerprint only if they agree in each part, in order. JSON is
-/// compared by value: the order of an object's members and white space do not matter, but the text
-/// of a number does (`1.0` is not `1`, 9007199254740993 is not 9007199254740992).
+/// Two requests have the same fingerprint only if all their parts are equal, in order. JSON parts are
+/// compared by value: white space and the order of an object's members do not matter. Numbers are
+/// compared as text: `1.0` differs from `1`, and 9007199254740993 from 9007199254740992.
 ///
 /// ```
 /// use dynamodb_idempotency::Fingerprint;
@@ -31,7 +30,7 @@ use crate::error::{Error, ErrorKind};
 pub struct Fingerprint([StoredFingerprint; RECIPES.len()]);
 
 impl Fingerprint {
-    /// Starts a fingerprint from chosen parts.
+    /// Starts a fingerprint of parts that you choose.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
@@ -44,7 +43,7 @@ impl Fingerprint {
         FingerprintBuilder { hashing: Hashing::new(RECIPES) }
     }
 
-    /// Returns the fingerprint of a serializable value, by its JSON value.
+    /// Returns the fingerprint of a value, compared as JSON.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
@@ -64,13 +63,13 @@ impl Fingerprint {
         Ok(Self::builder().json_text(&serde_json::to_string(payload)?).finish())
     }
 
-    /// The fingerprint without parts, of an operation without a payload.
+    /// The fingerprint of an operation without a payload.
     pub(crate) fn empty() -> Self {
         static EMPTY: LazyLock<Fingerprint> = LazyLock::new(|| Fingerprint::builder().finish());
         *EMPTY
     }
 
-    /// The hash by the recipe that this version writes.
+    /// Returns the hash by the recipe that this version writes.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
@@ -99,7 +98,7 @@ pub(crate) fn unserializable(source: impl std::error::Error + Send + Sync + 'sta
         .with_source(source)
 }
 
-/// Collects the parts of a [`Fingerprint`]; their order matters.
+/// Collects the parts of a [`Fingerprint`]. Their order matters.
 ///
 /// ```
 /// use dynamodb_idempotency::Fingerprint;
@@ -118,7 +117,7 @@ pub struct FingerprintBuilder {
 }
 
 impl FingerprintBuilder {
-    /// Adds bytes, which are compared unchanged.
+    /// Adds bytes, which are compared exactly.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;

@@ -1,6 +1,6 @@
 //! Recipes: how a request becomes 32 bytes. A record stores the number of its recipe, so a later
-//! version can change the recipe and still compare the requests of an earlier version. Each adapter decides
-//! which parts of a request are hashed: for HTTP, `http/fingerprint.rs`.
+//! version can change the recipe and still compare earlier requests. Each adapter decides which parts
+//! of a request are hashed.
 
 use sha2::{Digest, Sha256};
 
@@ -15,15 +15,15 @@ pub(crate) struct Recipe {
     canonical: fn(&str) -> Option<Vec<u8>>,
 }
 
-/// The recipes that this version reads; it writes the first. `docs/protocol.md`, "Rolling out",
-/// explains how to add one.
+/// The recipes that this version reads. It writes the first. To add one, see "Rolling out" in
+/// `docs/protocol.md`.
 pub(crate) const RECIPES: [Recipe; 1] = [Recipe {
     number: 1,
     domain: b"dynamodb-idempotency/fingerprint/1\0",
     canonical: super::canonical_json::canonical,
 }];
 
-/// The type of a part, so that JSON text never equals the same bytes that were added raw.
+/// The type of a part. JSON text and raw bytes of the same content have different hashes.
 #[derive(Clone, Copy)]
 enum Part {
     Bytes = 0,
@@ -70,7 +70,7 @@ fn add(hasher: &mut Sha256, part: Part, bytes: &[u8]) {
 
 /// The stored fingerprint: the hash and the number of its recipe.
 #[derive(Clone, Copy, derive_more::Debug, PartialEq, Eq, Hash)]
-// Four bytes are enough for a log. From the whole hash, a small payload could be guessed.
+// Four bytes are enough for a log. From the whole hash, a small payload can be guessed.
 #[debug("Fingerprint({}…)", hex::encode(&self.hash[..4]))]
 pub(crate) struct StoredFingerprint {
     pub(super) recipe: u8,

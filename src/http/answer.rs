@@ -16,8 +16,8 @@ use crate::run::user_code::{self, Panic};
 /// The header that marks a replay, like Stripe's `Idempotent-Replayed`.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Headers that belong to one message or one client instead of the answer: cookies, the date, the
-/// hop-by-hop fields (RFC 9110, section 7.6.1) and the mark of a replay.
+/// Headers that belong to one message or client, not to the answer: cookies, the date, hop-by-hop
+/// fields (RFC 9110, section 7.6.1) and the mark of a replay.
 const NEVER_STORED: [HeaderName; 12] = [
     REPLAYED,
     SET_COOKIE,
@@ -49,8 +49,8 @@ pub(super) fn kept_headers(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     kept.collect()
 }
 
-/// Lets a user's hook change a response. The body keeps its kind if its content allows it. A changed
-/// body loses the old `Content-Length`; the server computes the new one.
+/// Lets a user's hook change a response. The body keeps its kind if its content allows it. If the body
+/// changes, its `Content-Length` is removed, and the server computes the new one.
 pub(super) fn change(
     response: Response<Body>,
     hook: impl FnOnce(Response<Bytes>) -> Response<Bytes>,

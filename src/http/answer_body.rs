@@ -1,4 +1,4 @@
-//! The body of an answer: completely in memory, or too long to be stored and still arriving.
+//! The body of an answer: in memory, or streaming because it is too long to be stored.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -15,14 +15,13 @@ use crate::answer;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The handler's own streaming body if the request passed through; otherwise the body of the
-/// answer.
+/// The handler's own body if the request passed through, otherwise the body of the answer.
 pub(crate) type ResponseBody<B> = Either<B, AnswerBody<B>>;
 
 /// The body of a stored or replayed answer.
 ///
-/// It is completely in memory, except for an answer that is too long to be stored and that
-/// [`Http::stream_large_answers`](super::Http::stream_large_answers) sends as it arrives.
+/// It is in memory, unless [`Http::stream_large_answers`](super::Http::stream_large_answers) streams an
+/// answer that is too long to be stored.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -43,7 +42,7 @@ pub struct AnswerBody<B> {
 }
 
 impl<B: Body<Error: Into<BoxError>>> AnswerBody<B> {
-    /// Reads a body to its end. If it has more than `limit` bytes, only a part of it is read.
+    /// Reads a body to its end. Stops before the end if the body has more than `limit` bytes.
     pub(super) async fn read(body: B, limit: usize) -> Result<Result<Bytes, Self>, BoxError> {
         let (mut body, mut held) = (Box::pin(body), Collected::default());
         // A body that announces more than `limit` bytes is not read.

@@ -1,4 +1,4 @@
-//! The settings for answers: which ones are stored, and how they are changed and rendered.
+//! The settings for answers: which are stored, and how they are changed and rendered.
 
 use std::sync::Arc;
 
@@ -12,21 +12,20 @@ use super::{Http, Problem, answer};
 impl Http {
     /// Sets which responses are stored and replayed, by their status.
     ///
-    /// Any other response is sent but not stored. Depending on its status it is a rejection, which
-    /// frees the key whatever the policy, or a failure, for which the
-    /// [policy](crate::Policy::failure) decides.
+    /// Other responses are sent but not stored. A *rejection* frees the key under every policy. For a
+    /// *failure*, [`Policy::failure`](crate::Policy::failure) decides.
     ///
     /// | status | default |
     /// |---|---|
     /// | 2xx; 3xx except 304; 402, 404, 410 and every 4xx not named below | stored |
-    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a rejection: nothing was done, and the client may send a corrected request under the same key |
-    /// | 304, 412 | a rejection: a precondition failed, and the next request may meet it |
-    /// | 408, 409, 425, 429 | a failure: the client should send the same again |
+    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a rejection: nothing was done, and the client may correct the request and keep its key |
+    /// | 304, 412 | a rejection: a precondition was false, and may be true for the next request |
+    /// | 408, 409, 425, 429 | a failure: the client should send the same request again |
     /// | 5xx, and any other status | a failure |
     ///
-    /// `|status| status.as_u16() >= 200` stores all responses, rejections too. Interim responses
-    /// (1xx) are not answers: storing them is a configuration error. If the function panics, the
-    /// request counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
+    /// To store all responses, use `|status| status.as_u16() >= 200`. Interim responses (1xx) are not
+    /// answers, and storing them is a configuration error. If the function panics, the request counts
+    /// as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -43,8 +42,9 @@ impl Http {
         self
     }
 
-    /// Renders the crate's own answers. Default: [`Problem::to_response`], which is also used if
-    /// the renderer panics.
+    /// Renders the crate's own answers. Default: [`Problem::to_response`].
+    ///
+    /// The default is also used if the renderer panics.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -66,16 +66,15 @@ impl Http {
         self
     }
 
-    /// Changes an answer before it is stored, for example to remove a header or a part of the body.
+    /// Changes an answer before it is stored, for example removes a header.
     ///
-    /// The client of this request gets the handler's own response; repeats get what is stored. The
-    /// function also changes committed responses, those of a [hook](Self::reconcile) and failures
-    /// that are kept. To store answers complete but unreadable, see
-    /// [`AnswerCodec`](crate::AnswerCodec).
+    /// The client of this request still gets the handler's own response. Repeats get the changed one.
+    /// The function also changes committed responses, responses of a [hook](Self::reconcile) and
+    /// failures that are kept. To encrypt answers, use an [`AnswerCodec`](crate::AnswerCodec) instead.
     ///
-    /// The function gets the response as it would be stored, without cookies, and may be called
-    /// several times for one answer. If it panics, nothing of the answer is stored: the request
-    /// counts as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
+    /// The function receives the response without the headers that are not stored, and may be called
+    /// several times for one answer. If it panics, the request counts as completed, and repeats get
+    /// [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -96,7 +95,7 @@ impl Http {
 
     /// Changes a replay before it is sent.
     ///
-    /// The replay already has its `Idempotency-Replayed` header. The record does not change. If the
+    /// The replay already has the header `Idempotency-Replayed`. The record does not change. If the
     /// function panics, the client gets [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
@@ -117,21 +116,20 @@ impl Http {
         self
     }
 
-    /// Sends an answer as it arrives if its body is too large to be stored.
+    /// Streams an answer whose body is too large to be stored.
     ///
-    /// A body is too large if it exceeds [`max_answer_bytes`](crate::Policy::max_answer_bytes).
-    /// By default it is first read to its end, whatever its length. In both cases the request is
-    /// completed with the reason instead of the answer: the first client gets the answer, repeats
-    /// get [`ProblemKind::AnswerUnavailable`], and the handler never runs again.
+    /// A body is too large if it exceeds [`max_answer_bytes`](crate::Policy::max_answer_bytes). The
+    /// record is then completed with a reason instead of the answer. The first client gets the answer,
+    /// repeats get [`ProblemKind::AnswerUnavailable`], and the handler never runs again.
     ///
-    /// With this setting the record is completed as soon as the body is too large, before its first byte
-    /// is sent, and about `max_answer_bytes` of it are held in memory. If the body fails after
-    /// that, the client's connection breaks, as it would without this crate. A response whose
-    /// status is not stored ([`store_if`](Self::store_if)) frees its key, or counts as a failure, at
-    /// the same moment.
+    /// By default, the crate first reads the whole body into memory. With this setting, it reads about
+    /// `max_answer_bytes`, completes the record, and then sends the body as it arrives. If the body
+    /// fails after that, the client's connection breaks. If the status is not stored
+    /// ([`store_if`](Self::store_if)), the key is freed or the failure is recorded before the body is
+    /// sent.
     ///
-    /// This setting applies to [`layer`](Self::layer) and `wrap_streaming`. It has no effect with
-    /// [`wrap`](Self::wrap), because Lambda then only accepts complete bodies.
+    /// The setting applies to [`layer`](Self::layer) and `wrap_streaming`. It has no effect with
+    /// [`wrap`](Self::wrap), because Lambda then accepts only complete bodies.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

@@ -1,14 +1,13 @@
-//! What answered a request, for the layers above.
+//! What answered a request, for outer layers.
 
 use http::Response;
 
 use super::answer::REPLAYED;
 use super::problem::ProblemKind;
 
-/// What answered a request that has an idempotency key.
+/// Says what answered a request that has an idempotency key.
 ///
-/// The extensions of the response contain it, for layers above, logs and metrics. A response to a
-/// request that passed through has none.
+/// Outer layers find it in the response's extensions, unless the request passed through.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -42,17 +41,17 @@ use super::problem::ProblemKind;
 pub enum AnsweredBy {
     /// The handler: it ran for this request.
     Handler,
-    /// The record: the stored response of an earlier request, or its stored failure.
+    /// The record, with the stored response or failure of an earlier request.
     Replay,
-    /// The [hook](super::Http::reconcile), because the handler of an earlier request died.
+    /// The [hook](super::Http::reconcile), because an earlier request was abandoned.
     Hook,
     /// The crate itself, with this problem.
     Problem(ProblemKind),
 }
 
 impl AnsweredBy {
-    /// Marks the response. Only a replay keeps the header of replays: the handler may have set it
-    /// too.
+    /// Marks the response. Removes the replay header that a handler may have set, unless this is a
+    /// replay.
     pub(super) fn mark<B>(self, mut response: Response<B>) -> Response<B> {
         if self != Self::Replay {
             response.headers_mut().remove(REPLAYED);

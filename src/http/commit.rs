@@ -13,11 +13,10 @@ use crate::run::transaction::Commit;
 impl Execution {
     /// Commits items like [`commit`](Self::commit), with an HTTP response as the answer.
     ///
-    /// The client and all repeats get `response`, whatever the handler returns. It is stored by the
-    /// rules of [`http`](crate::http), without cookies and changed by
-    /// [`Http::on_store`](crate::http::Http::on_store). Its status does not matter, because its
-    /// effect has happened. Headers that are not stored are sent once, with the response to this
-    /// request. The body is stored as text if it is UTF-8.
+    /// The client and all repeats get `response`, whatever its status and whatever the handler returns.
+    /// [`Http::on_store`](crate::http::Http::on_store) changes the stored response. Headers that are
+    /// [not stored](crate::http), such as cookies, are sent only with the response to this request. The
+    /// body is stored as text if it is UTF-8.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;

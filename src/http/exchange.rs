@@ -44,7 +44,7 @@ impl<B: From<Body>> HandlerBody<B> {
         Self::Unsendable(reason::BODY_FAILED.into())
     }
 
-    /// Says that the transaction that belongs to this response was not applied, if it cannot be sent.
+    /// Adds that the transaction of this response was not applied, if the response cannot be sent.
     pub(crate) fn nothing_written(self) -> Self {
         match self {
             Self::Unsendable(reason) => {
@@ -75,8 +75,8 @@ impl<B: From<Body>> HandlerBody<B> {
     }
 }
 
-/// Reads the body of a handler's response. The handler has run, so a body that panics is treated as one that
-/// failed. The error is the text of either.
+/// Reads the body of a handler's response. Because the handler has run, a body that panics is treated
+/// like one that failed. The error is the text of the failure or panic.
 pub(crate) async fn read_of_handler<T, E: fmt::Display>(
     reading: impl Future<Output = Result<T, E>>,
 ) -> Result<T, String> {
@@ -86,8 +86,8 @@ pub(crate) async fn read_of_handler<T, E: fmt::Display>(
     }
 }
 
-/// Calls a service when it is ready. Waits for that only right before the call, so that a request that
-/// waits for another request's answer, or for its own body, does not occupy a slot in it.
+/// Calls a service when it is ready. It waits only right before the call. A request that waits for
+/// another request's answer, or for its own body, therefore occupies no slot of the service.
 pub(crate) async fn oneshot<R, S: Service<R>>(
     mut service: S,
     request: R,
@@ -96,8 +96,8 @@ pub(crate) async fn oneshot<R, S: Service<R>>(
     service.call(request).await
 }
 
-/// Calls a service for `execution` when it is ready, and drops it. A destructor that panics after the
-/// answer does not change the answer.
+/// Calls a service for `execution` when it is ready, and drops the service. If its destructor panics,
+/// the answer does not change.
 async fn call_service<R, S: Service<R>>(
     mut service: S,
     request: R,
@@ -113,7 +113,7 @@ async fn call_service<R, S: Service<R>>(
 }
 
 /// Runs the service once for the call's key, or returns the stored answer. The service's own error is
-/// returned unchanged. `read` takes its response at once, because that need not be `Send`.
+/// returned unchanged. `read` takes the response at once, because the response need not be `Send`.
 pub(crate) async fn exchange<R, S, B, Fut>(
     config: &Http,
     call: CallContext,
@@ -307,8 +307,8 @@ where
     .await
 }
 
-/// Returns the response to a request that passes through. Its items would be written without
-/// protection, so they are not written, and the client gets an error.
+/// Returns the response to a request that passes through. If it has items, they are not written,
+/// because they would be unprotected. The client then gets an error.
 pub(crate) fn pass_transaction<B: From<Body>>(
     config: &Http,
     transaction: Transaction<Response<B>>,
@@ -321,8 +321,8 @@ pub(crate) fn pass_transaction<B: From<Body>>(
     explain(config, &Error::new(ErrorKind::Configuration, message))
 }
 
-/// Returns the response of an answer that is stored: the one that this request committed, or a replay, which
-/// [`Http::on_replay`] changes.
+/// Returns the response of a stored answer: the answer that this request committed, or a replay. A
+/// replay is changed by [`Http::on_replay`].
 fn stored<B: From<Body>>(config: &Http, answer: Answer, answered_by: AnsweredBy) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let invalid = || unreadable("the stored answer is not a response that HTTP can carry");
@@ -347,7 +347,7 @@ fn stored<B: From<Body>>(config: &Http, answer: Answer, answered_by: AnsweredBy)
     }
 }
 
-/// Renders an error as its problem. Details that are not for the client go to the log.
+/// Renders an error as its problem.
 pub(crate) fn explain<B: From<Body>>(config: &Http, error: &Error) -> Response<B> {
     render(config, &problem::explain(Some(config.calls.scope.operation()), error))
 }

@@ -7,7 +7,7 @@ use http::{HeaderMap, Uri};
 use crate::fingerprint::Fingerprint;
 use crate::lambda_event;
 
-/// Covers method, path, query and body, and path and query of Lambda's event. A JSON body is
+/// Covers method, path, query and body, and the path and query of Lambda's event. JSON bodies are
 /// compared by value.
 pub(super) fn default_fingerprint(parts: &Parts, body: &[u8]) -> Fingerprint {
     let uri = original_uri(parts);
@@ -40,8 +40,7 @@ pub(crate) fn fingerprint_of<B: AsRef<[u8]>>(request: &http::Request<B>) -> Fing
     default_fingerprint(&head.into_parts().0, request.body().as_ref())
 }
 
-/// Returns the URI that the client sent. Inside axum's `nest` the request's own URI lacks the
-/// prefix.
+/// Returns the URI that the client sent. Inside axum's `nest`, the request's URI lacks the prefix.
 fn original_uri(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(::axum::extract::OriginalUri(uri)) = parts.extensions.get() {
@@ -91,7 +90,7 @@ mod tests {
         assert_eq!(query("b=1&a=2&a=3"), query("a=2&a=3&b=1"));
         assert_ne!(query("a=2&a=3"), query("a=3&a=2"));
         assert_ne!(query("a=1"), query("a=2"));
-        // One name, however it is spelled: the order of its values counts.
+        // All spellings are one name: the order of its values counts.
         for (first, second) in [("a", "%61"), ("a+b", "a%20b"), ("a[]", "a%5B%5d")] {
             let (one, other) = (format!("{first}=1&{second}=2"), format!("{second}=2&{first}=1"));
             assert_ne!(query(&one), query(&other), "{one}");

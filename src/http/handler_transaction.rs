@@ -1,5 +1,5 @@
-//! Passes a transaction from a handler to the layer around it, in the extensions of a response.
-//! That response reports an error, in case no layer takes the transaction.
+//! Passes a transaction from a handler to the layer around it, in the extensions of a response. If no
+//! layer takes it, the client gets that response, which reports an error.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,8 +19,8 @@ use crate::run::transaction::{OnConditionFailed, Transaction};
 /// The body of any handler's response.
 pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A handler's transaction in the extensions of its response. It is shared, because extensions are cloned
-/// but the transaction is taken once.
+/// A handler's transaction in the extensions of its response. It is shared because extensions are
+/// cloned, and taken once.
 #[derive(Clone)]
 pub(super) struct HandlerTransaction(Arc<Mutex<Slot>>);
 

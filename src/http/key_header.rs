@@ -11,7 +11,7 @@ use sfv::{BareItem, Item, Parser};
 /// The longest key, in bytes, the same as Stripe's.
 const MAX_KEY_BYTES: usize = 255;
 
-/// Reads the key; `None` without the header, and an explanation for people if it is malformed.
+/// Reads the key. Returns `None` without the header, or why the header is malformed.
 pub(crate) fn parse(
     headers: &HeaderMap,
     name: &HeaderName,
@@ -32,8 +32,8 @@ pub(super) fn only(
     }
 }
 
-/// Reads an id that is not a structured field: quotes are part of it. A value with a comma may be two
-/// joined ids, which `may_have_comma` allows where a signature covers the id.
+/// Reads an id that is not a structured field: quotes are part of it. A comma may join two ids, so it
+/// is accepted only if `may_have_comma`, which means that a signature covers the id.
 #[cfg(feature = "webhook")]
 pub(crate) fn parse_verbatim(
     headers: &HeaderMap,

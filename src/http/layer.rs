@@ -26,20 +26,20 @@ use super::request::{self, call};
 use super::{Http, handler_transaction};
 use crate::error::Error;
 
-/// A layer that makes the requests of a service idempotent. [`Http::layer`](super::Http::layer)
-/// creates it.
+/// Makes the requests of a service idempotent.
 ///
-/// Its service is always ready and waits for the inner service only when it calls it. So a request
-/// whose body is still arriving, or which waits for another request's answer, occupies no slot of a
-/// concurrency limit below. A request that waits for a slot holds its key, under its lease.
+/// [`Http::layer`](super::Http::layer) creates it. It needs a tokio runtime.
 ///
-/// A load-shedding layer belongs below this one too. When it rejects a request, call
-/// [`discard`](crate::Execution::discard), as `docs/guide/axum.md` shows:
-/// otherwise the rejection counts as a failed attempt.
+/// The handler runs in a separate task. It continues if the client disconnects or a layer above times
+/// out. Before a server's runtime ends, the server must call [`drain`](Self::drain).
 ///
-/// The handler runs in a separate task, so a client that disconnects, or a timeout layer above,
-/// does not stop it. The layer needs a tokio runtime. A server that shuts down calls
-/// [`drain`](Self::drain) before its runtime ends.
+/// The service is always ready, and waits for the inner service right before it calls it. A request
+/// whose body is still arriving, or which waits for another request's answer, therefore occupies no
+/// slot of a concurrency limit below. A request that waits for a slot holds its key under its lease.
+///
+/// Put a load-shedding layer below this one. When that layer rejects a request, call
+/// [`discard`](crate::Execution::discard), as in `docs/guide/axum.md`. Otherwise the rejection counts
+/// as a failed attempt.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {
@@ -59,10 +59,9 @@ pub struct IdempotencyLayer {
 impl Http {
     /// Creates a [`tower_layer::Layer`] for a route or a router of a long-lived server.
     ///
-    /// Inside axum's `nest` the path of a request lacks the prefix. With the feature `axum` the
-    /// fingerprint contains the whole path. Without it, the fingerprint contains only the path
-    /// after the prefix: put the layer around the outer router, or add the rest of the path with
-    /// [`fingerprint`](Self::fingerprint) or [`tenant`](Self::tenant).
+    /// Inside axum's `nest`, the path of a request lacks the prefix. With the feature `axum`, the
+    /// fingerprint still contains the whole path. Without it, put the layer around the outer router, or
+    /// add the prefix with [`fingerprint`](Self::fingerprint) or [`tenant`](Self::tenant).
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -74,8 +73,8 @@ impl Http {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the policy is invalid, if
-    /// more than one key rule is set, or if a webhook has no usable secret.
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the policy is invalid, if more
+    /// than one key rule is set, or if a webhook has no usable secret.
     pub fn layer(self) -> Result<IdempotencyLayer, Error> {
         Ok(IdempotencyLayer::new(self.checked()?, Effect::Handler))
     }
@@ -96,12 +95,12 @@ impl IdempotencyLayer {
         Self { config, effect, tasks: TaskTracker::new() }
     }
 
-    /// Waits until no handler of this layer or its clones is running.
+    /// Rejects new requests, and waits until no handler of this layer or its clones runs.
     ///
-    /// This includes handlers whose clients have disconnected, which a server's graceful shutdown
-    /// does not wait for. From now on requests with a key are rejected with 503
-    /// ([`ProblemKind::ShuttingDown`]), even if their bodies are still arriving. No handler starts
-    /// after this has returned. Requests without a key still pass through.
+    /// Call it when the server shuts down: a graceful shutdown does not wait for handlers whose clients
+    /// have disconnected. From now on, a request with a key gets a 503 ([`ProblemKind::ShuttingDown`]),
+    /// even if its body is still arriving. Requests without a key still pass through. No handler starts
+    /// after this method has returned.
     ///
     /// ```
     /// use axum::Router;
@@ -129,7 +128,7 @@ impl<S> Layer<S> for IdempotencyLayer {
     }
 }
 
-/// A service whose repeats get the same answer. [`IdempotencyLayer`] creates it.
+/// An idempotent service. [`IdempotencyLayer`] creates it.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -198,8 +197,8 @@ where
             } else {
                 call(&config, &parts, key, &[]).map(|call| (call, body))
             };
-            // Take the token before checking: either a drain waits for this request, or this request sees
-            // it.
+            // Take the token before checking. Then either a drain waits for this request, or this
+            // request sees the drain.
             let arrival = tasks.token();
             let prepared = if tasks.is_closed() {
                 let detail = "Nothing ran. Send it to another server.";
@@ -264,7 +263,7 @@ pub(crate) async fn read_response<B: Body<Error: Into<BoxError>>>(
     let (mut head, body) = response.into_parts();
     let body = match read_of_handler(AnswerBody::read(body, limit)).await {
         Ok(Ok(body)) => {
-            // How a message is sent is the server's choice; trailers are not sent.
+            // Transfer encoding is the server's choice. Trailers are not sent.
             head.headers.remove(TRANSFER_ENCODING);
             head.headers.remove(TRAILER);
             HandlerBody::Whole(body.into())

@@ -19,35 +19,36 @@
 //! # Ok(()) });
 //! ```
 //!
-//! The rules are those of draft-ietf-httpapi-idempotency-key-header-07 (expired on 2026-04-18).
-//! Where the draft leaves a choice, they are mostly Stripe's:
+//! The rules follow draft-ietf-httpapi-idempotency-key-header-07. Where the draft leaves a choice, most
+//! of them follow Stripe:
 //!
-//! 1. `POST` and `PATCH` are made idempotent; other methods pass through unchanged.
-//! 2. `Idempotency-Key` is a string of RFC 8941, or the same text without quotes, of 1 to 255
-//!    bytes. If it is missing, malformed or repeated, the response is 400.
-//! 3. The same key with another method, path, query or body: 422. A JSON body counts by value.
-//! 4. The same key while the first request runs: 409 with `Retry-After`, or a wait, by [`Policy`].
-//! 5. 2xx, 3xx but 304, and final errors (402, 404 …) are stored and replayed with
-//!    `Idempotency-Replayed: true`. A status that says that the request was rejected before
-//!    anything was done (400, 401, 403, 422 …) frees the key. Any other status, an error or a panic
-//!    of the handler is a failure: by default nothing is stored, and the next request runs again.
-//!    [`Http::store_if`] has the table.
+//! 1. `POST` and `PATCH` are made idempotent. Other methods pass through.
+//! 2. `Idempotency-Key` is a string of RFC 8941, or the same text without quotes, of 1 to 255 bytes. If
+//!    it is missing, malformed or repeated, the response is 400.
+//! 3. The same key with another method, path, query or body gets 422. JSON bodies are compared by
+//!    value.
+//! 4. While the first request runs, the same key gets 409 with `Retry-After`, or waits if the
+//!    [`Policy`] says so.
+//! 5. 2xx, 3xx except 304, and final errors such as 402 and 404 are stored. A replay has the header
+//!    `Idempotency-Replayed: true`. A status that rejects the request before anything was done, such as
+//!    400, 401, 403 or 422, frees the key. Any other status, an error or a panic is a failure: by
+//!    default nothing is stored, and the next request runs again. [`Http::store_if`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
-//! 7. A handler that rejects a request without doing anything calls
+//! 7. A handler that rejects a request without doing anything can call
 //!    [`discard`](crate::Execution::discard), which frees the key.
-//! 8. A request whose handler died runs again when its lease has expired, or a hook decides:
-//!    [`Http::reconcile`].
+//! 8. If the lease of a request expires without an answer, the next request runs the handler again, or
+//!    a hook decides; see [`Http::reconcile`].
 //! 9. The crate's own responses are `application/problem+json` (RFC 9457); see [`ProblemKind`]. The
-//!    extensions of each response say what answered the request: [`AnsweredBy`].
+//!    extensions of each response contain [`AnsweredBy`].
 //!
-//! The handler finds its [`Execution`](crate::Execution) in the request's extensions. Bodies are
-//! held in memory, without trailers, because an answer is stored before its first byte is sent. A
-//! request that passes through streams. So does an answer that is too long to be stored, if you
-//! choose so ([`Http::stream_large_answers`]).
+//! The handler finds its [`Execution`](crate::Execution) in the extensions of the request. An answer is
+//! stored before its first byte is sent, so bodies are held in memory, without trailers. A request that
+//! passes through streams. An answer that is too long to be stored streams if you set
+//! [`Http::stream_large_answers`].
 //!
-//! **Authenticate first.** A replay is sent before the handler runs, to every client that sends the
-//! key and the same request. Put authentication in front of this layer (an authorizer, a layer
-//! above), and separate clients with [`Http::tenant`].
+//! **Authenticate first.** Every client that sends the key and the same request gets the replay, and
+//! the handler does not run. Authenticate in an outer layer or an authorizer, and separate clients with
+//! [`Http::tenant`].
 
 pub(crate) mod answer;
 pub(crate) mod answer_body;
@@ -102,13 +103,12 @@ use crate::store::key::Scope;
 /// Lambda's limit for a whole event, in bytes, which no body in an event reaches.
 const DEFAULT_MAX_BODY_BYTES: usize = 6 * 1024 * 1024;
 
-/// The largest body that a known sender of webhooks sends, in bytes. GitHub limits payloads to 25
-/// MB:
+/// The largest body that a known sender of webhooks sends, in bytes: GitHub's limit of 25 MB.
 /// <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
 const LARGEST_SIGNED_BODY: usize = 25 * 1024 * 1024;
 
 impl Idempotency {
-    /// Makes HTTP handlers idempotent under `scope`, which all their requests share.
+    /// Makes HTTP handlers idempotent. `scope` is the namespace of their keys.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -138,8 +138,8 @@ impl Idempotency {
 }
 
 type FindKey = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
-/// Finds the key of a request with its body, or explains why it is malformed. A request that its sender
-/// did not sign is a problem.
+/// Finds the key of a request with its body, or explains why it is malformed. A request without a valid
+/// signature is a problem.
 type FindSignedKey =
     Arc<dyn Fn(&Parts, &[u8], Timestamp) -> Result<FoundKey, Problem> + Send + Sync>;
 type FoundKey = Result<Option<String>, &'static str>;
@@ -189,7 +189,7 @@ pub struct Http {
 /// What a hook returns for an abandoned request.
 type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
 
-/// A hook that many requests share.
+/// A hook, which many requests share.
 type ReconcileHook =
     Arc<dyn Fn(Abandoned) -> BoxFuture<'static, Result<HookAnswer, BoxError>> + Send + Sync>;
 
@@ -205,7 +205,7 @@ enum KeyRule {
 }
 
 impl Http {
-    /// Changes the inherited policy for these requests.
+    /// Changes the policy for these requests.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -223,8 +223,7 @@ impl Http {
 
     /// Sets the methods that are made idempotent. Default: `POST` and `PATCH`.
     ///
-    /// Webhooks are checked and made idempotent whatever their method, so both settings together
-    /// are a configuration error.
+    /// With a webhook, this is a configuration error, because every method is made idempotent.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -238,7 +237,7 @@ impl Http {
         self
     }
 
-    /// Sets the header that carries the key. Default: `Idempotency-Key`.
+    /// Sets the header that contains the key. Default: `Idempotency-Key`.
     ///
     /// A second key rule (this one, [`key`](Self::key) or `webhook`) is a configuration error.
     ///
@@ -255,10 +254,10 @@ impl Http {
         self
     }
 
-    /// Finds the key elsewhere in the head of a request, instead of the header.
+    /// Takes the key from elsewhere in the head of a request, instead of the header.
     ///
-    /// For example in the path or query, or in what an authorizer left in the extensions. The key
-    /// has 1 to 255 bytes, of any characters; `None` means a request without a key. A second key
+    /// For example, take it from the path, the query, or what an authorizer left in the extensions. The
+    /// key has 1 to 255 bytes of any characters. `None` means that the request has no key. A second key
     /// rule is a configuration error.
     ///
     /// ```
@@ -276,8 +275,7 @@ impl Http {
         self
     }
 
-    /// Lets a request without a key pass through, without any protection. By default it is rejected
-    /// with 400.
+    /// Lets requests without a key pass through, unprotected. By default they are rejected with 400.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -291,9 +289,9 @@ impl Http {
 
     /// Separates the keys of different tenants.
     ///
-    /// What `tenant` returns becomes the scope's [tenant](Scope::tenant). If it finds no tenant,
-    /// the request is rejected with 400. See [`tenant`] for extractors; your own returns an
-    /// `Option<String>` or a [`Tenant`].
+    /// The result of `tenant` becomes the [tenant](Scope::tenant) of the scope. A request without a
+    /// tenant is rejected with 400. The module [`tenant`] has functions for common cases. Your own
+    /// returns an `Option<String>` or a [`Tenant`].
     ///
     /// Without this setting, every client that sends a key and its request gets the stored answer.
     ///
@@ -319,10 +317,10 @@ impl Http {
         self
     }
 
-    /// Like [`tenant`](Self::tenant), but requests without a tenant share the plain scope.
+    /// Like [`tenant`](Self::tenant), but requests without a tenant share the scope without one.
     ///
-    /// For APIs that serve anonymous clients too. A request that names several tenants is still
-    /// rejected.
+    /// Use it for an API that also serves anonymous clients. A request that names several tenants is
+    /// still rejected.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -359,11 +357,10 @@ impl Http {
         self
     }
 
-    /// Limits the size of a request body, in bytes. Default: 6 MiB, which is more than Lambda
-    /// accepts; 25 MiB for GitHub's webhooks.
+    /// Limits the size of a request body, in bytes. Default: 6 MiB; 25 MiB for GitHub's webhooks.
     ///
-    /// A request with a larger body gets 413, and nothing runs. [`layer`](Self::layer) reads at
-    /// most this many bytes into memory.
+    /// A request with a larger body gets 413, and nothing runs. [`layer`](Self::layer) reads at most
+    /// this many bytes into memory.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -377,12 +374,12 @@ impl Http {
 
     /// Sets the hook that decides about an abandoned request.
     ///
-    /// A request is abandoned if its handler's lease expired without an answer. The hook replaces
-    /// [`Policy::takeover`](crate::Policy::takeover); see
-    /// [`Call::reconcile`](crate::Call::reconcile). Its answers are responses, which are
-    /// stored whatever their status. It can use [`Abandoned::derive_key`] and the
-    /// [steps](Abandoned::step) of the earlier request. If the hook fails, the client gets
-    /// [`ProblemKind::ReconcileFailed`], and if it panics, [`ProblemKind::HandlerPanicked`].
+    /// A request is abandoned if its lease expired without an answer. The hook replaces
+    /// [`Policy::takeover`](crate::Policy::takeover); see [`Call::reconcile`](crate::Call::reconcile).
+    /// It can use [`Abandoned::derive_key`] and the [steps](Abandoned::step) of the earlier request.
+    /// Its answers are responses, which are stored whatever their status. If the hook fails, the client
+    /// gets [`ProblemKind::ReconcileFailed`]. If it panics, the client gets
+    /// [`ProblemKind::HandlerPanicked`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -412,8 +409,8 @@ impl Http {
         self
     }
 
-    /// Returns whether idempotency is [switched off](crate::Builder::disabled). Then no request is
-    /// rejected.
+    /// Returns whether idempotency is [switched off](crate::Builder::disabled). No request is rejected
+    /// then.
     fn is_off(&self) -> bool {
         self.calls.core().is_disabled
     }
@@ -426,8 +423,8 @@ impl Http {
     /// The largest request body that is read, in bytes.
     fn body_limit(&self) -> usize {
         let limit = self.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES);
-        // While idempotency is switched off, only a webhook's body is read. The limit must not reject it, but
-        // an unauthenticated sender must not fill the memory either.
+        // While idempotency is switched off, only a webhook's body is read. The limit must not reject
+        // it, but must keep an unauthenticated sender from filling the memory.
         if self.is_off() { limit.max(LARGEST_SIGNED_BODY) } else { limit }
     }
 

@@ -42,22 +42,22 @@ pub enum ProblemKind {
     BodyUnreadable,
     /// 413: the request's body is larger than [`Http::max_body_bytes`](super::Http::max_body_bytes).
     BodyTooLarge,
-    /// 415: a gRPC or gRPC-Web request. The status of its answer is in trailers, which are not
-    /// stored. Nothing ran.
+    /// 415: a gRPC or gRPC-Web request. Nothing ran. The status of a gRPC answer is in trailers, which
+    /// are not stored.
     GrpcUnsupported,
     /// 422: the key was used before with another method, path, query or body.
     Mismatch,
     /// 409 with `Retry-After`: another request with this key is running.
     InProgress,
-    /// 409 with `Retry-After`: the lease of this request expired, and another request with its key
-    /// took over. Its answer is not available yet, and this request's answer is not stored.
+    /// 409 with `Retry-After`: the lease of this request expired, and another request took over. The
+    /// other answer is not available yet, and this request's answer is not stored.
     LeaseLost,
-    /// 409: an earlier request with this key ended without an answer, and may not be repeated.
+    /// 409: an earlier request with this key ended without an answer, and must not run again.
     Abandoned,
-    /// 409: a condition of the handler's transaction is false, and the handler has no answer for
-    /// that case. Nothing was written; the key is free.
+    /// 409: a condition of the handler's transaction is false, and the handler has no answer for that
+    /// case. Nothing was written, and the key is free.
     ConditionFailed,
-    /// 500: an earlier request with this key failed without an answer, and may not be repeated.
+    /// 500: an earlier request with this key failed without an answer, and must not run again.
     Failed,
     /// 500: an earlier request with this key completed, but its answer is not available.
     AnswerUnavailable,
@@ -65,30 +65,31 @@ pub enum ProblemKind {
     OutcomeUnknown,
     /// 500: the handler panicked.
     HandlerPanicked,
-    /// 500: the handler ran, but its response cannot be sent: reading its body failed, or it is
-    /// larger than Lambda accepts. If its status is one that is stored, the request counts as
-    /// completed. Nothing is written if the response is a transaction's.
+    /// 500: the handler ran, but its response cannot be sent: its body failed, or it is larger than
+    /// Lambda accepts. If its status is one that is stored, the request counts as completed. A
+    /// transaction with such a response writes nothing.
     BodyBroken,
     /// 500: this version does not understand the stored record or its answer; the log has the
     /// reason.
     RecordNotUnderstood,
-    /// 500: the table, its permissions or the program's settings are wrong; the log has the reason.
+    /// 500: the table, its permissions, or the program's use of the crate is wrong; the log has the
+    /// reason.
     Misconfigured,
-    /// 503 with `Retry-After`: DynamoDB could not be reached. Nothing ran.
+    /// 503 with `Retry-After`: DynamoDB failed. Nothing ran, or nothing of a commit was written.
     Unavailable,
-    /// 503 with `Retry-After`: the lease expired while the handler ran, and the handler was
-    /// stopped. All or part of its effect may have happened.
+    /// 503 with `Retry-After`: the lease expired while the handler ran, and the handler was stopped.
+    /// All or part of its effect may have happened.
     LeaseExpired,
     /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
     DeadlineExceeded,
-    /// 503 with `Retry-After`: this server is shutting down
-    /// ([`drain`](super::IdempotencyLayer::drain)). Nothing ran.
+    /// 503 with `Retry-After`: this server shuts down ([`drain`](super::IdempotencyLayer::drain)).
+    /// Nothing ran.
     ShuttingDown,
-    /// 503 with `Retry-After`: a newer version wrote the record of this key, and this instance does
-    /// not understand it. Nothing ran.
+    /// 503 with `Retry-After`: a newer version wrote the record of this key, which this instance cannot
+    /// read. Nothing ran.
     NewerRecord,
-    /// 503 with `Retry-After`: an earlier request with this key completed some of its steps, and
-    /// this instance cannot read their results; the log has the reason. Nothing ran.
+    /// 503 with `Retry-After`: this instance cannot read the steps that an earlier request with this
+    /// key completed; the log has the reason. Nothing ran.
     StepsUnreadable,
     /// 503 with `Retry-After`: an earlier request with this key ended without an answer, and the
     /// [hook](super::Http::reconcile) failed; the log has the reason. Nothing ran.
@@ -156,9 +157,9 @@ impl ProblemKind {
 pub struct Problem {
     /// What is wrong.
     pub kind: ProblemKind,
-    /// One sentence about this occurrence, safe to show to the client.
+    /// One sentence about this occurrence, which is safe to show to the client.
     pub detail: Cow<'static, str>,
-    /// How long to wait before a retry, for the kinds that have it.
+    /// How long to wait before a retry, if a retry makes sense.
     pub retry_after: Option<Duration>,
 }
 
@@ -185,7 +186,7 @@ impl Problem {
         self.kind.meaning().0
     }
 
-    /// Returns the short text that all problems of the kind share.
+    /// Returns the short text that all problems of this kind share.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -200,11 +201,9 @@ impl Problem {
         self.kind.meaning().1
     }
 
-    /// Returns the URI of the kind: `urn:dynamodb-idempotency:problem:` and the name of its
-    /// variant.
+    /// Returns the URI of the kind: `urn:dynamodb-idempotency:problem:` and the name of its variant.
     ///
-    /// `docs/guide/faq.md` lists problems by this name. The URI does not depend on where the
-    /// documentation is published.
+    /// `docs/guide/faq.md` lists problems by this name.
     ///
     /// ```
     /// use dynamodb_idempotency::Scope;
@@ -221,7 +220,7 @@ impl Problem {
 
     /// Renders the problem as `application/problem+json`.
     ///
-    /// The body has `type`, `title`, `status` and `detail`. The header `Retry-After` is set if a
+    /// The body has `type`, `title`, `status` and `detail`. The header `Retry-After` is present if a
     /// retry makes sense.
     ///
     /// ```
@@ -247,8 +246,8 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = self.retry_after {
-            // RFC 9110, section 10.2.3: whole seconds. Round up, so that no client retries too
-            // early.
+            // RFC 9110, section 10.2.3: whole seconds. They are rounded up, so that no client retries
+            // too early.
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -259,7 +258,7 @@ impl Problem {
 /// The retry delay of problems that have no better estimate.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Contains what the client may know of an error; the rest is in the log.
+/// Contains what the client may see of an error. The rest is in the log.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let (kind, is_public) = match error.kind() {

@@ -25,9 +25,8 @@ pub(super) enum RequestKey<'a> {
     Missing,
 }
 
-/// Reads the key from the head, before the body is read. Returns `None` if the request passes
-/// through: it has another method, or no key where none is required. A webhook never passes
-/// through.
+/// Reads the key from the head, before the body is read. Returns `None` if the request passes through:
+/// it has another method, or no key and needs none. A webhook never passes through.
 pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestKey<'a>>, Problem> {
     let methods = config.methods.as_deref().unwrap_or(&[Method::POST, Method::PATCH]);
     let found = match &config.key {
@@ -75,8 +74,8 @@ fn required(config: &Http, parts: &Parts, found: FoundKey) -> Result<String, Pro
     })
 }
 
-/// Creates the call for a request with its body. A webhook's signature is verified even while
-/// idempotency is switched off.
+/// Creates the call for a request with its body. A webhook's signature is verified even if idempotency
+/// is switched off.
 pub(super) fn call(
     config: &Http,
     parts: &Parts,
@@ -141,7 +140,7 @@ fn identify(
     Ok((key, fingerprint))
 }
 
-/// Creates the call for a request whose body is in memory; `None` as for [`key`].
+/// Creates the call for a request whose body is in memory. Returns `None` if [`key`] does.
 #[cfg(feature = "lambda")]
 pub(crate) fn whole_call<B: AsRef<[u8]>>(
     config: &Http,

@@ -10,8 +10,8 @@ use crate::run::user_code;
 /// The user's function that decides which responses are stored.
 pub(super) type StoreIf = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 
-/// Returns whether a handler's response is stored, and repeats get it. The error is why it cannot be: the
-/// handler has run, and its effect must not happen again because the function panicked.
+/// Returns whether a handler's response is stored for repeats. The error is the reason if the function
+/// panics: the handler has run, so its effect must not happen again.
 pub(super) fn is_stored(store_if: &StoreIf, status: StatusCode) -> Result<bool, &'static str> {
     user_code::call(|| store_if(status)).map_err(|_| reason::STORED_PANICKED)
 }
@@ -22,16 +22,15 @@ pub(super) fn stores_interim(store_if: &StoreIf) -> bool {
     interim.any(|status| is_stored(store_if, status) == Ok(true))
 }
 
-/// Successes, redirects and final errors, without rejections and without statuses that ask the
-/// client to retry.
+/// Successes, redirects and final errors. Not rejections, and not statuses that ask the client to
+/// retry.
 pub(super) fn stored_by_default(status: StatusCode) -> bool {
     let try_again = matches!(status.as_u16(), 408 | 409 | 425 | 429);
     (200..500).contains(&status.as_u16()) && !is_rejection(status) && !try_again
 }
 
-/// Returns whether a status says that the request was rejected before anything was done. This
-/// includes failed preconditions, which are evaluated before the method is performed (RFC 9110,
-/// section 13.2.1) and may hold in the next request.
+/// Returns whether a status says that the request was rejected before anything was done. This includes
+/// failed preconditions, which are evaluated before the method is performed (RFC 9110, section 13.2.1).
 pub(super) fn is_rejection(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),

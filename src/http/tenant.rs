@@ -1,4 +1,4 @@
-//! Extractors of the tenant of a request, for [`Http::tenant`](super::Http::tenant).
+//! Finds the tenant of a request, for [`Http::tenant`](super::Http::tenant).
 //!
 //! ```
 //! use dynamodb_idempotency::http::Tenant;
@@ -30,13 +30,12 @@ use super::key_header;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tenant {
-    /// The request names this tenant. An empty name is treated as [`Invalid`](Self::Invalid):
-    /// otherwise all requests with an empty name would share one tenant.
+    /// The request names this tenant. An empty name is treated as [`Invalid`](Self::Invalid), because
+    /// all requests with it would share one tenant.
     Known(String),
     /// The request names no tenant.
     Unknown,
-    /// The request names several tenants, or one that cannot be read. It is rejected with 400,
-    /// whatever the setting.
+    /// The request names several tenants, or one that cannot be read. It is always rejected with 400.
     Invalid,
 }
 
@@ -48,7 +47,7 @@ impl From<Option<String>> for Tenant {
 
 /// Takes the tenant from a header whose value is not secret.
 ///
-/// An empty value names no tenant. A header that is repeated or not UTF-8 is invalid.
+/// An empty value names no tenant. If the header is repeated or not UTF-8, the request is rejected.
 ///
 /// ```
 /// use dynamodb_idempotency::http::{Tenant, tenant::header};
@@ -64,8 +63,8 @@ pub fn header(name: &'static str) -> impl Fn(&Parts) -> Tenant + Send + Sync + '
 
 /// Takes the SHA-256 of a header's value, in hex, as the tenant.
 ///
-/// For API keys and tokens, because a secret must not appear in the keys of the table. An empty
-/// value names no tenant; a repeated header is invalid.
+/// Use it for API keys and tokens, which must not appear in the table. An empty value names no tenant.
+/// If the header is repeated, the request is rejected.
 ///
 /// ```
 /// use dynamodb_idempotency::http::{Tenant, tenant::header_sha256};
@@ -85,7 +84,7 @@ fn single(parts: &Parts, name: &str, read: impl Fn(&[u8]) -> Option<String>) -> 
             read(value.as_bytes()).map_or(Tenant::Invalid, Tenant::Known)
         }
         Ok(_) => Tenant::Unknown,
-        // It is ambiguous whose request this is.
+        // It is ambiguous which tenant sent the request.
         Err(_) => Tenant::Invalid,
     }
 }

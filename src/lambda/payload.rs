@@ -40,7 +40,7 @@ impl Limit {
 
     /// Returns why Lambda would reject this response.
     pub(super) fn check(self, response: &Response<Body>) -> Result<(), Cow<'static, str>> {
-        // Few responses are so long that their escapes have to be counted.
+        // Few responses are so long that their escapes must be counted.
         if self.json_bytes(response, |text| MAX_ESCAPE_BYTES * text.len()) <= self.bytes {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! Runs `lambda_http` services so that they see every value of a repeated header.
 //!
-//! REST APIs, and ALBs with multi-value headers, send every header twice: in `headers` with its
-//! last value, and in `multiValueHeaders` with all values. `lambda_http` 1.3 merges the first into
-//! the second and keeps only the last value, so that two idempotency keys would look like one. This
-//! adapter removes the single value if there are several.
+//! REST APIs, and ALBs with multi-value headers, send every header twice: in `headers` with its last
+//! value, and in `multiValueHeaders` with all values. `lambda_http` 1.3 merges both and keeps only the
+//! last value, so two idempotency keys would look like one. If a header has several values, this
+//! adapter removes the single one.
 
 use std::fmt::Debug;
 use std::task::{Context, Poll};
@@ -21,9 +21,9 @@ use tower_service::Service;
 
 use crate::invocation::check_concurrency;
 
-/// Runs a `lambda_http` service on Lambda, with every value of repeated headers.
+/// Runs a `lambda_http` service on Lambda, with all values of repeated headers.
 ///
-/// Otherwise the same as `lambda_http::run`. Two `Idempotency-Key`s in one request are rejected on
+/// Use it instead of `lambda_http::run`. A request with two `Idempotency-Key`s is then rejected on
 /// every kind of API.
 ///
 /// ```
@@ -43,7 +43,7 @@ use crate::invocation::check_concurrency;
 /// If the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// Outside Lambda, where the runtime's environment variables are missing, like `lambda_http::run`.
+/// Outside Lambda, where the runtime's environment variables are missing.
 pub async fn run<'a, S>(service: S) -> Result<(), Error>
 where
     S: Service<Request, Response: IntoResponse, Error: Debug + Into<Diagnostic>>,
@@ -52,14 +52,13 @@ where
     lambda_runtime::run(Adapter::from(service).map_request(distinct)).await
 }
 
-/// Runs a service like [`run`], with several concurrent invocations if Lambda allows it.
+/// Runs a service like [`run`], with concurrent invocations if Lambda allows it.
 ///
-/// `AWS_LAMBDA_MAX_CONCURRENCY`, which Lambda Managed Instances set, is the number of concurrent
-/// invocations. If it is unset or 1, they run one after the other, so the same binary serves both.
+/// Lambda Managed Instances set the number of concurrent invocations in `AWS_LAMBDA_MAX_CONCURRENCY`.
+/// If it is unset or 1, the function handles one invocation at a time, like [`run`]. Each invocation
+/// has its own deadline and trace header.
 ///
-/// Each invocation has its own deadline and trace header. Use a multi-thread runtime
-/// (`#[tokio::main]`): invocations on a single thread wait for each other, and the crate logs a
-/// warning.
+/// Use a multi-thread runtime (`#[tokio::main]`). On a single thread, invocations wait for each other.
 ///
 /// ```no_run
 /// use dynamodb_idempotency::{Idempotency, lambda};
@@ -77,12 +76,11 @@ where
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is
-/// not a number. Also if the Lambda Runtime API cannot be reached.
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is not
+/// a number. Another error if the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// Outside Lambda, where the runtime's environment variables are missing, like
-/// `lambda_http::run_concurrent`.
+/// Outside Lambda, where the runtime's environment variables are missing.
 pub async fn run_concurrent<S>(service: S) -> Result<(), Error>
 where
     S: Service<Request, Error: Debug + Into<Diagnostic> + Send + 'static> + Clone + Send + 'static,
@@ -95,7 +93,7 @@ where
 /// Creates the runtime of [`run_concurrent`] without starting it.
 ///
 /// Use it to add layers, the [hooks](crate::SnapshotHooks) of `SnapStart`, or your own
-/// `SnapStartResource`s. Start it with its `run()` or `run_concurrent()`.
+/// `SnapStartResource`s. To start the runtime, call its `run()` or `run_concurrent()`.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -117,7 +115,8 @@ where
 /// ```
 ///
 /// # Errors
-/// The same as for `run_concurrent` about the variable.
+/// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if `AWS_LAMBDA_MAX_CONCURRENCY` is not
+/// a number.
 ///
 /// # Panics
 /// The same as for `run_concurrent`.
@@ -144,9 +143,8 @@ where
 
 /// Creates the service that [`run`] runs, for tests and for your own runtimes.
 ///
-/// It takes Lambda events of API Gateway, a function URL or an ALB. It also takes the kinds for
-/// which your own dependency on `lambda_http` enables a feature (the default features include VPC
-/// Lattice and `WebSocket` APIs).
+/// It takes Lambda events of API Gateway, a function URL or an ALB. It also takes the other events that
+/// the features of your own dependency on `lambda_http` enable.
 ///
 /// ```
 /// use dynamodb_idempotency::{Idempotency, lambda};
@@ -172,8 +170,8 @@ where
 
 /// Runs a `lambda_http` service with streaming responses on Lambda.
 ///
-/// The same as `lambda_http::run_with_streaming_response`, but with every value of repeated
-/// headers, like [`run`].
+/// Use it instead of `lambda_http::run_with_streaming_response`. Like [`run`], it keeps all values of
+/// repeated headers.
 ///
 /// ```no_run
 /// use axum::{Router, routing::post};
@@ -193,8 +191,7 @@ where
 /// If the Lambda Runtime API cannot be reached.
 ///
 /// # Panics
-/// Outside Lambda, where the runtime's environment variables are missing, like
-/// `lambda_http::run_with_streaming_response`.
+/// Outside Lambda, where the runtime's environment variables are missing.
 pub async fn run_with_streaming_response<S, B>(service: S) -> Result<(), Error>
 where
     S: Service<Request, Response = Response<B>, Error: Debug + Into<Diagnostic>>,
@@ -204,7 +201,7 @@ where
     lambda_runtime::run(Streamed(service)).await
 }
 
-/// Runs a streaming service with as many concurrent invocations as
+/// Runs a streaming service with concurrent invocations, like
 /// [`run_concurrent`](super::run_concurrent).
 ///
 /// ```no_run
@@ -236,7 +233,7 @@ where
     streaming_runtime(service)?.run_concurrent().await
 }
 
-/// Creates the runtime of [`run_with_streaming_response_concurrent`] without starting it, like
+/// Creates the runtime of [`run_with_streaming_response_concurrent`] without starting it. Use it like
 /// [`runtime`](super::runtime).
 ///
 /// ```no_run
@@ -308,8 +305,8 @@ where
     Streamed(service)
 }
 
-/// `lambda_http`'s adapter for streaming responses, for [`distinct`] headers. Unlike that adapter, it is
-/// `Send` whatever its body type.
+/// `lambda_http`'s adapter for streaming responses, with [`distinct`] headers. It is `Send` whatever
+/// its body type, which `lambda_http`'s is not.
 #[derive(Clone)]
 struct Streamed<S>(S);
 
@@ -332,14 +329,14 @@ where
     }
 }
 
-/// Removes the single value of each header that has several values. Other single values stay,
-/// because `lambda_http` reads `Host` from them.
+/// Removes the single value of each header that has several values. Other single values stay, because
+/// `lambda_http` reads `Host` from them.
 fn distinct(mut event: LambdaEvent<LambdaRequest>) -> LambdaEvent<LambdaRequest> {
     let (single, multiple) = match &mut event.payload {
         LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),
         LambdaRequest::Alb(event) => (&mut event.headers, &event.multi_value_headers),
-        // Other events have only one map of headers. WebSocket events have none of the default
-        // methods that take a key.
+        // Other events have only one map of headers. WebSocket events have no method that takes a key
+        // by default.
         _ => return event,
     };
     for name in multiple.keys().filter(|name| multiple.get_all(*name).iter().count() > 1) {

@@ -26,9 +26,9 @@ use crate::run::user_code;
 impl Http {
     /// Wraps a `lambda_http` handler, such as a [`service_fn`] or an axum `Router`.
     ///
-    /// Any service of `lambda_http` requests works. Pass the result to
-    /// [`lambda::run`](crate::lambda::run) or to `lambda_http::run`. It is always ready, and waits
-    /// for the handler when it is called. Lambda limits the [size of a response](crate::lambda).
+    /// Pass the result to [`lambda::run`](crate::lambda::run) or to `lambda_http::run`. Lambda limits
+    /// the [size of a response](crate::lambda). The wrapper is always ready, and waits for the handler
+    /// when it is called.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -81,22 +81,22 @@ impl Http {
 
     /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction.
     ///
-    /// The rules are those of [`wrap`](Self::wrap), but a request takes only **one** round trip,
-    /// and so does a repeat.
+    /// A request takes only **one** round trip, and so does a repeat. Otherwise the rules are those of
+    /// [`wrap`](Self::wrap).
     ///
-    /// The handler returns a [`Transaction`]: its response and the items to write. It runs before
-    /// the first request to DynamoDB, in a repeat too, and must have no effect itself; see
+    /// The handler returns a [`Transaction`]: its response and the items to write. It runs before the
+    /// first request to DynamoDB, also in a repeat, so it must have no effect itself; see
     /// [`Call::run_transaction`](crate::Call::run_transaction). It has no
     /// [`Execution`](crate::Execution).
     ///
-    /// The response to a transaction with writes is stored whatever its status. Without writes, and
-    /// for [`on_condition_failed`](Transaction::on_condition_failed), a response whose status is
-    /// not stored is sent, and nothing of it is kept whatever the policy for failures. If a
-    /// response is [larger than Lambda accepts](crate::lambda), nothing is written, and the client
-    /// gets [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
+    /// The response to a transaction with writes is stored, whatever its status. A response without
+    /// writes, or for [`on_condition_failed`](Transaction::on_condition_failed), is stored only if its
+    /// status is one that is stored. If a response is [larger than Lambda accepts](crate::lambda),
+    /// nothing is written, and the client gets
+    /// [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
     ///
-    /// A request that passes through (because of its method, or without a key where none is
-    /// required) is unprotected: without writes its response is sent; with writes it gets a 500.
+    /// A request that passes through is unprotected. If its transaction has writes, nothing is written,
+    /// and the client gets a 500.
     ///
     /// ```
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -141,7 +141,7 @@ impl Http {
                 Ok(LambdaResponse(match call {
                     Ok(None) => pass_transaction(config, oneshot(inner, request).await?),
                     Ok(Some(call)) => {
-                        // Called inside the future, so that a panic of the call itself is handled too.
+                        // The call is inside the future, so that its panic is handled too.
                         let handler = async {
                             let transaction = oneshot(inner, request).await?;
                             Ok(match limit.check(&transaction.response) {
@@ -168,9 +168,8 @@ impl Http {
     /// Pass the result to
     /// [`lambda::run_with_streaming_response`](crate::lambda::run_with_streaming_response).
     ///
-    /// Requests that pass through stream without a change. The answer to a request with a key is
-    /// held back until it is stored. An answer that is too long to be stored can be sent as it
-    /// arrives: [`stream_large_answers`](Self::stream_large_answers).
+    /// The answer to a request with a key is held back until it is stored. To stream an answer that is
+    /// too long to be stored, set [`stream_large_answers`](Self::stream_large_answers).
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -222,8 +221,8 @@ impl Http {
 
 /// The type of the services that [`Http::wrap`] and [`Http::wrap_transaction`] return.
 ///
-/// Use it as the return type of a function that creates a service, for [`lambda::run`](super::run),
-/// [`run_concurrent`](super::run_concurrent) and tests.
+/// Use it as the return type of a function that creates a service for [`lambda::run`](super::run),
+/// [`run_concurrent`](super::run_concurrent) or a test.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -265,11 +264,11 @@ impl<S, E> HttpService<E> for S where
 
 /// A response that [`Http::wrap`](crate::http::Http::wrap) accepts from a handler.
 ///
-/// `lambda_http` panics if reading the body of a response fails, and then the status is lost. The
-/// status decides whether the request is completed, so this trait provides it before the
-/// conversion.
+/// The status decides whether the request is completed. `lambda_http` panics if reading a body fails,
+/// and the status is then lost, so this trait provides it before the conversion.
 ///
-/// Every type for which `lambda_http` implements [`IntoResponse`] implements it. For your own type:
+/// The trait is implemented for every type for which `lambda_http` implements [`IntoResponse`]. For
+/// your own type:
 ///
 /// ```
 /// use std::pin::Pin;
@@ -295,7 +294,7 @@ impl<S, E> HttpService<E> for S where
 /// assert_eq!((StatusCode::ACCEPTED, "later").status(), 202);
 /// ```
 pub trait HandlerResponse: IntoResponse {
-    /// Returns the status of the response that [`IntoResponse::into_response`] creates.
+    /// Returns the status of the response that [`IntoResponse::into_response`] would create.
     ///
     /// ```
     /// use dynamodb_idempotency::lambda::HandlerResponse;
@@ -341,9 +340,9 @@ macro_rules! always_ok {
 
 always_ok!(String, &str, Vec<u8>, &[u8], Value);
 
-/// A response in the form in which Lambda accepts it.
+/// A response in the form that Lambda accepts.
 ///
-/// `lambda_http` converts every other type into that form by its content type. A second conversion
+/// `lambda_http` converts other responses into this form by their content type. A second conversion
 /// would change a body that is not UTF-8.
 ///
 /// ```
@@ -357,7 +356,7 @@ always_ok!(String, &str, Vec<u8>, &[u8], Value);
 pub struct LambdaResponse(Response<Body>);
 
 impl LambdaResponse {
-    /// Returns the response itself.
+    /// Returns the inner response.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -377,10 +376,9 @@ impl LambdaResponse {
     }
 }
 
-/// For a handler that builds its bodies itself: text as [`Body::Text`], anything else as
-/// [`Body::Binary`], which is sent in Base64. `lambda_http` reads other types of response, decodes
-/// them by the charset of their `Content-Type` and copies them. A function that uses only this
-/// conversion does not contain the tables of all encodings.
+/// Use it if your handler builds its bodies: text as [`Body::Text`], other bytes as [`Body::Binary`],
+/// which is sent in Base64. `lambda_http` decodes and copies other types of response. Without them, the
+/// binary of a function does not contain the tables of all encodings.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -412,14 +410,13 @@ impl IntoResponse for LambdaResponse {
     }
 }
 
-/// Reads the whole response of a handler. If `lambda_http` panics because reading the body failed,
-/// only the response is lost. The conversion starts at once, because the handler's response type need not
-/// be `Send`.
+/// Reads the whole response of a handler. If `lambda_http` panics because the body failed, only the
+/// response is lost. The conversion starts at once, because the response type need not be `Send`.
 fn whole(
     response: impl HandlerResponse,
     limit: Limit,
 ) -> impl Future<Output = Response<HandlerBody<Body>>> + Send {
-    // The handler has run. If its status is unknown, the request counts as completed.
+    // The handler has run, so the request counts as completed if its status is unknown.
     let status = user_code::call(|| response.status()).unwrap_or(StatusCode::OK);
     let converting = user_code::call(|| response.into_response());
     async move {

@@ -1,4 +1,4 @@
-//! Extractors of the tenants that Lambda provides, for [`Http::tenant`](crate::http::Http::tenant).
+//! Finds the tenants that Lambda provides, for [`Http::tenant`](crate::http::Http::tenant).
 //!
 //! ```
 //! use dynamodb_idempotency::http::Http;
@@ -22,8 +22,8 @@ use lambda_http::Context;
 use lambda_http::request::RequestContext;
 use serde_json::Value;
 
-/// Takes the tenant of the invocation, in Lambda's tenant isolation mode. An empty tenant is
-/// rejected with 400.
+/// Takes the tenant of the invocation, in Lambda's tenant isolation mode. An empty tenant is rejected
+/// with 400.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -39,8 +39,9 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 /// Takes the tenant from a claim of API Gateway's authorizer.
 ///
 /// The claim belongs to a JWT or a Cognito user pool, or is a value in the context of a Lambda
-/// authorizer. Numbers and booleans are converted to their JSON text; a list or an object is no tenant. An empty claim is rejected
-/// with 400, also under [`optional_tenant`](crate::http::Http::optional_tenant).
+/// authorizer. Numbers and booleans become their JSON text. Lists and objects count as no tenant. An
+/// empty claim is rejected with 400, even under
+/// [`optional_tenant`](crate::http::Http::optional_tenant).
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -57,9 +58,8 @@ pub fn authorizer_claim(
         if let Some(claim) = authorizer.jwt.as_ref().and_then(|jwt| jwt.claims.get(name)) {
             return Some(claim.clone());
         }
-        // For a REST API, `lambda_http` stores all data of the authorizer in these fields; for an
-        // HTTP
-        // API, only the data of a Lambda authorizer.
+        // For a REST API, `lambda_http` stores all data of the authorizer in these fields. For an HTTP
+        // API, it stores only the data of a Lambda authorizer.
         let cognito = authorizer.fields.get("claims").and_then(|claims| claims.get(name));
         let value = cognito.or_else(|| authorizer.fields.get(name))?;
         match value {

@@ -25,9 +25,9 @@ use crate::run::execution::Execution;
 impl<R: Send + 'static> Consumer<R> {
     /// Creates the service that runs `handler` once for each message, for `lambda_runtime::run`.
     ///
-    /// The handler takes the message and its [`Execution`]. `Ok` means done. After an error, which
-    /// is logged, or a panic, the message is delivered again. Messages have no answer, so the
-    /// record only stores that the message is done.
+    /// The handler takes the message and its [`Execution`]. `Ok` means that the message is done. After
+    /// an error or a panic, which the crate logs, the source delivers the message again. Messages have
+    /// no answer: the record only stores that the message is done.
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};

@@ -136,8 +136,9 @@ entries! {
     s3: S3EventRecord = records::S3,
 }
 
-/// How the messages of a source are consumed; `R` is its record. [`Idempotency::sqs`] and its
-/// siblings create it.
+/// Defines how the messages of a source are consumed. `R` is the type of the source's record.
+///
+/// [`Idempotency::sqs`] and similar methods create it.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -207,7 +208,7 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Sets a function that finds the key of a message: a `String`, or an `Option<String>`.
+    /// Sets a function that returns the key of a message, as `String` or `Option<String>`.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -245,7 +246,7 @@ impl<R> Consumer<R> {
     /// Sets which part of a message must be the same in a repeat. Default: its payload, by its JSON
     /// value.
     ///
-    /// Choose a part if producers add, for example, the time of sending to the payload.
+    /// Choose a part if the payload contains, for example, the time of sending.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -266,10 +267,9 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Sets how many messages of a batch run at the same time. At least 1 (0 counts as 1); default
-    /// 10.
+    /// Sets how many messages of a batch run at the same time. Default: 10. 0 counts as 1.
     ///
-    /// Their futures share one task: a handler that blocks its thread delays the others.
+    /// Their futures share one task, so a handler that blocks its thread delays the others.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -295,15 +295,14 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Sets how much of the invocation must remain for a message to start. Default: 1 s.
+    /// Sets how much time of the invocation must be left for a message to start. Default: 1 s.
     ///
-    /// Messages without enough time are reported and delivered again. A margin longer than half of
-    /// the invocation's time is shortened to that half. A good choice is the usual duration of a
-    /// handler.
+    /// Messages without enough time are reported and delivered again. A good choice is the usual
+    /// duration of a handler. The margin is at most half of the invocation's time.
     ///
-    /// A handler that still runs 250 ms before the end is dropped, and its message is reported, so
-    /// that the results of the rest of the batch are not lost. Its key stays locked until its lease
-    /// expires.
+    /// A handler that still runs 250 ms before the end of the invocation is dropped, and its message
+    /// is reported. Otherwise the results of the whole batch would be lost. The message's key stays
+    /// locked until its lease expires.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -317,11 +316,10 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Fails the whole invocation for a failed message, instead of [reporting
-    /// it](Self::report_each).
+    /// Fails the whole invocation if a message fails, instead of [reporting it](Self::report_each).
     ///
-    /// The default for Kafka; SQS, Kinesis and DynamoDB Streams report each message by default. SNS,
-    /// EventBridge and S3 only support failing the invocation.
+    /// This is the default for Kafka. SQS, Kinesis and DynamoDB Streams report failed messages by
+    /// default. SNS, EventBridge and S3 always fail the invocation.
     ///
     /// **Individual reports need `FunctionResponseTypes: [ReportBatchItemFailures]` in the event
     /// source mapping.** Without it, Lambda treats every response as success, and failed messages
@@ -338,8 +336,8 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Reports failed messages individually (`batchItemFailures`). The opposite of
-    /// [`report_batch`](Self::report_batch); see there what the source needs.
+    /// Reports failed messages individually (`batchItemFailures`), if the source supports that. See
+    /// [`report_batch`](Self::report_batch) for the setting that the event source mapping needs.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -371,8 +369,8 @@ impl<R> Consumer<R> {
 
     /// Sets what happens to a message that cannot be read. Default: [`FailureAction::Report`].
     ///
-    /// Such a message is a record of another source, has a body without the expected envelope or an
-    /// invalid key, or has a payload that is not JSON although the key is a member of it.
+    /// Such a message is a record of another source, lacks the expected envelope, or has an invalid
+    /// key. If the key is a member of the payload, a payload that is not JSON cannot be read either.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -401,11 +399,12 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Sets what happens to a message without attempts left. Default: [`FailureAction::Report`].
+    /// Sets what happens to a message that must not run again. Default: [`FailureAction::Report`].
     ///
-    /// Applies under [`Failure::Retain`](crate::policy::Failure::Retain),
-    /// [`Failure::Replay`](crate::policy::Failure::Replay) and
-    /// [`Takeover::Reject`](crate::policy::Takeover::Reject); the record is kept.
+    /// That is a message whose attempts are used up
+    /// ([`Failure::Retain`](crate::policy::Failure::Retain)), that failed
+    /// ([`Failure::Replay`](crate::policy::Failure::Replay)), or whose owner died
+    /// ([`Takeover::Reject`](crate::policy::Takeover::Reject)). Its record is kept.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -425,9 +424,9 @@ impl<R> Consumer<R> {
 }
 
 impl Consumer<SqsMessage> {
-    /// Opens the envelope of messages and takes key, payload and fingerprint from its content.
+    /// Sets the envelope that contains the key, the payload and the fingerprint of each message.
     ///
-    /// A message without the envelope is [`on_malformed`](Self::on_malformed).
+    /// [`on_malformed`](Self::on_malformed) decides about a message without this envelope.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

@@ -10,7 +10,7 @@ use super::key::BINARY;
 use super::source::{Body, eventbridge, object};
 use crate::error::json_fault;
 
-/// The envelope around the body of a queue's message.
+/// An envelope that another AWS service puts around the body of a queue's message.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -25,11 +25,11 @@ use crate::error::json_fault;
 pub enum Envelope {
     /// A notification of an SNS topic that the queue subscribes to without raw message delivery.
     /// The payload is its `Message`, the attributes are its `MessageAttributes`, and the broker's
-    /// id is its `MessageId`. Its `Type` must be `Notification`: the confirmation of a subscription
-    /// is malformed.
+    /// id is its `MessageId`. A message whose `Type` is not `Notification` is malformed, such as
+    /// the confirmation of a subscription.
     Sns,
-    /// An event of an EventBridge rule whose target is the queue. The payload is its `detail`; the
-    /// broker's id consists of its `source` and `id`.
+    /// An event of an EventBridge rule whose target is the queue. The payload is its `detail`, and
+    /// the broker's id consists of its `source` and `id`.
     EventBridge,
 }
 

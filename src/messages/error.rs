@@ -4,9 +4,9 @@ use std::error::Error as StdError;
 
 use lambda_runtime::Diagnostic;
 
-/// Why a batch has no response, so that the invocation fails.
+/// Why an invocation fails as a whole.
 ///
-/// The source delivers all of its messages again. Those that are done do not run again.
+/// The source delivers all messages of the batch again. Messages that are done do not run again.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::BatchError;
@@ -24,8 +24,8 @@ pub enum BatchError {
         /// The expected source, and what the event contains instead.
         message: String,
     },
-    /// Messages failed, and this source (or
-    /// [`report_batch()`](super::Consumer::report_batch)) accepts no partial response.
+    /// Messages failed, and the consumer does not report them individually: by the source's
+    /// default, or after [`report_batch()`](super::Consumer::report_batch).
     #[display("{failed} of {total} messages are not done: all are delivered again")]
     Failed {
         /// The number of failed messages.

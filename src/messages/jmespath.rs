@@ -50,9 +50,9 @@ fn inexact(context: &Context<'_>) -> JmespathError {
 impl<R> MessageKey<R> {
     /// Finds the key with a `JMESPath` expression in the payload's JSON.
     ///
-    /// For example `join('-', [order.id, order.line])`. The result must be a string or an integer
-    /// of 64 bits. `to_string` rejects other numbers too: they would lose digits, and two keys
-    /// could become the same.
+    /// An example is `join('-', [order.id, order.line])`. The result must be a string or an integer
+    /// of 64 bits. Other numbers are rejected, also by `to_string`, because they would lose digits,
+    /// and two keys could become the same.
     ///
     /// ```
     /// use dynamodb_idempotency::messages::{MessageKey, events::sqs::SqsMessage};

@@ -11,11 +11,11 @@ use super::source::Body;
 /// The default attribute of the key, named like the HTTP header.
 const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 
-/// Where a message contains its idempotency key; `R` is the source's record.
+/// Where a message contains its idempotency key. `R` is the type of the source's record.
 ///
-/// A **broker's id** only distinguishes deliveries of one message from other messages. If a
-/// producer sends the same request twice, for example because its own call timed out, there are two
-/// messages with two ids, and two effects. If producers retry, let them send a key.
+/// A **broker's id** is the same in all deliveries of one message. If a producer sends a request
+/// twice, for example after a timeout, the broker gives the two messages different ids, and the
+/// effect happens twice. If producers retry, let them send a key.
 ///
 /// ```
 /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -33,8 +33,8 @@ pub struct MessageKey<R>(Find<R>);
 type Find<R> = Arc<dyn Fn(&Message<R>, &Body) -> Result<String, Rejected> + Send + Sync>;
 
 impl<R> MessageKey<R> {
-    /// Uses a message attribute (SQS, SNS) or header (Kafka) with exactly this name. Its value must
-    /// be text.
+    /// Uses the message attribute (SQS, SNS) or header (Kafka) with exactly this name. Its value
+    /// must be text.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -48,8 +48,8 @@ impl<R> MessageKey<R> {
         Self::by(move |_, body| attribute(&body.attributes, &name))
     }
 
-    /// Uses a member of the payload's JSON, by its JSON pointer (RFC 6901) such as `/order/id`. A
-    /// string, or an integer.
+    /// Uses a member of the payload's JSON, by its JSON pointer (RFC 6901) such as `/order/id`. The
+    /// member must be a string or an integer of 64 bits.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -63,11 +63,11 @@ impl<R> MessageKey<R> {
         Self::by(move |message, _| member(&message.payload, &pointer))
     }
 
-    /// Uses the source's own id of the message.
+    /// Uses the id that the source gives the message.
     ///
-    /// The id only distinguishes deliveries of one message from other messages. Prefer a key from
-    /// the message: an SQS redrive (`StartMessageMoveTask`), for example, creates new messages with
-    /// new ids, so a message that has run before runs again.
+    /// If possible, use a key from the message instead. For example, an SQS redrive
+    /// (`StartMessageMoveTask`) creates new messages with new ids, so a message that ran before
+    /// runs again.
     ///
     /// | source | id |
     /// |---|---|

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, json_fault};
 
-/// One message of a batch.
+/// One message of a batch, as its handler receives it.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
@@ -59,9 +59,9 @@ impl<R> Message<R> {
         self.record
     }
 
-    /// Returns what the producer sent, decoded; the content of an envelope if one is opened.
+    /// Returns the decoded payload, or that in the [envelope](super::Envelope) if one is set.
     ///
-    /// The table in [`messages`](super) says what this is for each source.
+    /// The table in [`messages`](super) shows what the payload is for each source.
     ///
     /// ```
     /// # doc_examples::with_message(|message| {
@@ -98,8 +98,8 @@ impl<R> Message<R> {
 
     /// Returns the idempotency key of the message.
     ///
-    /// `None` only if [`MissingKey::RunUnprotected`](super::MissingKey::RunUnprotected) lets it run
-    /// without a key.
+    /// `None` if it runs without one: under [`RunUnprotected`](super::MissingKey::RunUnprotected),
+    /// or while idempotency is switched off.
     ///
     /// ```
     /// # doc_examples::with_message(|message| {

@@ -23,44 +23,43 @@
 //!
 //! # Sources
 //!
-//! | source | entry | default key | payload | order | a failure is reported as |
+//! | source | entry | default key | payload | [order](Order): `Source`, or `Key` | a failure is reported as |
 //! |---|---|---|---|---|---|
 //! | SQS standard | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | none | that message |
 //! | SQS FIFO | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | message group | that message and the rest of its group |
 //! | Kinesis | [`kinesis`](crate::Idempotency::kinesis) | broker's id | data | shard, or partition key | the first failed record; it and all later ones are delivered again |
 //! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard, or item | the first failed record; it and all later ones are delivered again |
-//! | Kafka | [`kafka`](crate::Idempotency::kafka) | header `Idempotency-Key` | value | partition, or record key | the invocation; by choice that record and the rest of its order |
-//! | SNS | [`sns`](crate::Idempotency::sns) | attribute `Idempotency-Key` | `Message` | none | the invocation |
-//! | EventBridge | [`eventbridge`](crate::Idempotency::eventbridge) | broker's id | `detail` | – | the invocation |
-//! | S3 | [`s3`](crate::Idempotency::s3) | broker's id | the record's JSON | none | the invocation |
+//! | Kafka | [`kafka`](crate::Idempotency::kafka) | header `Idempotency-Key` | value | partition, or record key | a failed invocation; after [`report_each`](Consumer::report_each), that record and the rest of its group |
+//! | SNS | [`sns`](crate::Idempotency::sns) | attribute `Idempotency-Key` | `Message` | none | a failed invocation |
+//! | EventBridge | [`eventbridge`](crate::Idempotency::eventbridge) | broker's id | `detail` | – | a failed invocation |
+//! | S3 | [`s3`](crate::Idempotency::s3) | broker's id | the record's JSON | none | a failed invocation |
 //!
 //! # The rules
 //!
 //! 1. Each message is a separate operation, with the key that [`MessageKey`] finds. A message that
 //!    completed before is acknowledged without running.
-//! 2. Messages run concurrently, up to [`concurrency`](Consumer::concurrency) at a time. Messages
-//!    of one order group run one after the other. After a message that is not done, the rest of its
-//!    group does not run.
-//! 3. Two messages of a batch with the same key and payload run once; the second gets the result of
-//!    the first.
-//! 4. The response names exactly the messages that are not done: they failed, are in progress
-//!    elsewhere, follow such a message in their group, or had no time to run
-//!    ([`deadline_margin`](Consumer::deadline_margin)). For a stream, it names the first of them.
-//! 5. A message that fails, panics, cannot be read or has no key does not affect other messages. If
-//!    a failed message has no identifier, the invocation fails, so that nothing is lost.
-//! 6. A batch of distinct messages costs two round trips of latency for each group of
-//!    [`concurrency`](Consumer::concurrency) messages, not two for each message.
+//! 2. Messages run concurrently, up to [`concurrency`](Consumer::concurrency) at a time. Messages of one
+//!    order group run one after the other. After a message that is not done, the rest of its group does
+//!    not run.
+//! 3. If two messages of a batch have the same key and payload, one runs, and the other gets its result.
+//! 4. The response names exactly the messages that are not done. They failed, are in progress elsewhere,
+//!    follow such a message in their group, or had no time to run
+//!    ([`deadline_margin`](Consumer::deadline_margin)). For a stream, the response names only the first
+//!    one.
+//! 5. A message that fails, panics, cannot be read or has no key does not affect messages outside its
+//!    order group. If it has no identifier, it cannot be reported, so the whole invocation fails.
+//! 6. Messages that run concurrently share the latency of two round trips to DynamoDB.
 //! 7. An empty batch succeeds. The state of a tumbling window is returned unchanged.
 //!
-//! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB
-//! Streams, or call [`report_batch()`](Consumer::report_batch): otherwise Lambda
-//! treats every response as success. For Kafka, that setting needs provisioned pollers. It is
-//! therefore off by default, and the invocation fails as a whole; messages that are done do not run
-//! again.
+//! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB Streams,
+//! or call [`report_batch()`](Consumer::report_batch). Otherwise Lambda treats every response as success,
+//! and failed messages are lost. For Kafka, that setting needs provisioned pollers. By default a failed
+//! Kafka record therefore fails the whole invocation. Messages that are done do not run again.
 //!
-//! [`Failure::Retain`](crate::policy::Failure::Retain) in the [`policy`](Consumer::policy) counts attempts
-//! in the record, across deliveries. When all are used, [`on_exhausted`](Consumer::on_exhausted) decides
-//! whether the message is acknowledged or left to the dead-letter queue.
+//! [`Failure::Retain`](crate::policy::Failure::Retain) in the [`policy`](Consumer::policy) counts the
+//! attempts of a message across its deliveries. When no attempt is left,
+//! [`on_exhausted`](Consumer::on_exhausted) decides whether the message is acknowledged or left to the
+//! dead-letter queue.
 //!
 //! For JSON events that are not messages, see [`event`](crate::event).
 

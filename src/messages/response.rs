@@ -9,8 +9,8 @@ use super::error::BatchError;
 
 /// The partial batch response: the messages that must be delivered again.
 ///
-/// Serialized as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It only has an effect if the
-/// event source mapping has `FunctionResponseTypes: [ReportBatchItemFailures]`.
+/// It is serialized as `{"batchItemFailures": [{"itemIdentifier": "…"}]}`. It only has an effect if
+/// the event source mapping has `FunctionResponseTypes: [ReportBatchItemFailures]`.
 ///
 /// ```
 /// use dynamodb_idempotency::messages::BatchResponse;
@@ -23,8 +23,8 @@ use super::error::BatchError;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BatchResponse {
-    /// The messages that failed, were in progress elsewhere, or did not run. For a stream, the
-    /// first.
+    /// The messages that failed, were in progress elsewhere, or did not run. For a stream, only the
+    /// first of them.
     #[serde(serialize_with = "named")]
     pub batch_item_failures: Vec<ItemIdentifier>,
     /// The state of a tumbling window, unchanged from the event.

@@ -12,12 +12,12 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// It fails and is reported; a queue's redrive policy moves it to the dead-letter queue.
+    /// The message fails and is reported. A redrive policy can move it to a dead-letter queue.
     Fail,
-    /// It runs without a record each time it is delivered. For the time until every producer sends
-    /// keys. The crate logs a warning for each such run.
+    /// The message runs without a record at each delivery, and the crate logs a warning. Use this
+    /// only until every producer sends keys.
     RunUnprotected,
-    /// It is acknowledged without running, and the crate logs an error: **the message is lost.**
+    /// The message is acknowledged without running, and the crate logs an error: **it is lost.**
     Acknowledge,
 }
 
@@ -34,12 +34,12 @@ pub enum MissingKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureAction {
-    /// It is reported as failed each time it is delivered, until the source's limit moves it to a
-    /// dead-letter queue or an on-failure destination. **Without one it blocks its group or shard
-    /// until the source's retention ends.**
+    /// The message is reported as failed at each delivery, until the source moves it to a
+    /// dead-letter queue or an on-failure destination. **Without one, the message blocks its group
+    /// or shard until the source's retention ends.**
     Report,
-    /// It is acknowledged, and the crate logs an error: the messages behind it can continue, and
-    /// **the message is lost**.
+    /// The message is acknowledged, and the crate logs an error. Later messages can continue, but
+    /// **this message is lost**.
     Acknowledge,
 }
 
@@ -58,8 +58,8 @@ pub enum Order {
     /// The source's order: SQS FIFO by message group, Kinesis and DynamoDB Streams by shard (the
     /// whole batch), Kafka by partition. SQS standard, SNS and S3 have no order.
     Source,
-    /// The order of the record's own key; records with different keys run concurrently. Kinesis
-    /// uses the partition key, DynamoDB Streams the item's key, Kafka the record key. Other
-    /// sources: the same as `Source`.
+    /// The order of the record's own key: the partition key for Kinesis, the item's key for
+    /// DynamoDB Streams, and the record key for Kafka. Records with different keys run
+    /// concurrently. For other sources this is the same as `Source`.
     Key,
 }

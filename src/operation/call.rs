@@ -28,11 +28,10 @@ use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
 use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 
-/// One call of an operation that has not run yet. [`Operation::key`](crate::Operation::key) creates
-/// it.
+/// A call of an operation, before it runs. [`Operation::key`](crate::Operation::key) creates it.
 ///
-/// Set the request's [`payload`](Self::payload): then a different request with the same key is an
-/// error, instead of getting the answer to another request.
+/// Set the request's [`payload`](Self::payload). Without it, a different request with the same key gets the
+/// answer to the first request instead of an error.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -46,7 +45,7 @@ use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 /// ```
 ///
 /// `Hook` is the type of its [hook](Self::reconcile), and `Errors` the type of the errors that it
-/// [keeps](Self::replay_errors). [`Unset`] stands for none.
+/// [keeps](Self::replay_errors). [`Unset`] means that it has none.
 #[derive(derive_more::Debug)]
 // Without the key, which may be personal data.
 #[debug("Call {{ config: {config:?}, .. }}")]
@@ -77,9 +76,9 @@ impl Call {
 impl<Hook> Call<Hook> {
     /// Stores a failure of the handler and returns the same error to repeats.
     ///
-    /// `E` is the type of the handler's error; it must be serializable. The failure policy becomes
-    /// [`Failure::Replay`], unless it is [`Failure::Retain`]: then it stays, and its attempts run
-    /// first.
+    /// `E` is the type of the handler's error. The failure policy becomes [`Failure::Replay`].
+    /// [`Failure::Retain`] stays in force: the operation runs again while attempts are left, and then repeats
+    /// get the error.
     ///
     /// A call whose handler has errors of another type does not compile:
     ///
@@ -119,8 +118,8 @@ impl<Errors> Call<Unset, Errors> {
     /// Sets the hook that decides about an abandoned operation.
     ///
     /// An operation is abandoned if its owner's lease expired without an answer. The hook replaces
-    /// [`Policy::takeover`](crate::Policy::takeover): it checks whether the effect exists, and either returns the answer or
-    /// lets the operation run.
+    /// [`Policy::takeover`](crate::Policy::takeover). It checks whether the effect exists, and either returns
+    /// the answer or lets the operation run.
     ///
     /// ```no_run
     /// use dynamodb_idempotency::{Abandoned, Idempotency, Reconciled, RunError};
@@ -143,10 +142,10 @@ impl<Errors> Call<Unset, Errors> {
     /// }
     /// ```
     ///
-    /// The hook runs before anything is written, so several calls may run their hooks at the same
-    /// time. The first answer is written, on the condition that the record has not changed. The
-    /// other calls then read the record again. An `Err` of the hook becomes the call's
-    /// [`RunError::Handler`], and a panic is resumed; nothing is written in either case.
+    /// The hook runs before anything is written, so several calls may run their hooks at the same time. The
+    /// crate writes the first answer, on the condition that the record has not changed. The other calls then
+    /// read the record again. If a hook returns `Err`, its call returns [`RunError::Handler`] and writes
+    /// nothing. A panic is resumed, and nothing is written either.
     ///
     /// At the [deadline](Self::deadline) the hook is dropped, and the call ends with
     /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded). Without a deadline the hook must
@@ -179,9 +178,9 @@ impl<Errors> Call<Unset, Errors> {
 }
 
 impl<Hook, Errors> Call<Hook, Errors> {
-    /// Sets the request, compared by its JSON value. A repeat must have the same request.
+    /// Sets the request that a repeat must have too. It is compared by its JSON value.
     ///
-    /// The order of a map's members does not matter, but the order of a sequence does. Leave out a
+    /// The order of a map's members does not matter, but the order of a sequence does. Do not include a
     /// `HashSet`: its order changes with every process.
     ///
     /// ```
@@ -257,15 +256,14 @@ impl<Hook, Errors> Call<Hook, Errors> {
 
     /// Runs `handler` unless this operation has completed before, and returns the answer.
     ///
-    /// The answer is stored as JSON by `serde_json`, so it must be a value that JSON can represent.
-    /// A repeat gets `None` for `Some(None)` and `Some(())`. JSON stores an infinity or a NaN as
-    /// `null`, which a repeat gets as [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) or,
-    /// in an `Option`, as `None`.
+    /// The answer is stored as JSON by `serde_json`, so it must be a value that JSON can represent. A repeat
+    /// gets `None` for `Some(None)` and `Some(())`. JSON stores an infinity or a NaN as `null`. A repeat
+    /// reads that as `None` if the type is an `Option`, and otherwise gets
+    /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable).
     ///
-    /// Poll the future to completion. If it is dropped before its answer is stored (for example by
-    /// a timeout around it), the key stays locked until the lease expires, and then the operation
-    /// runs again. Spawn the future if that can happen. A panic of the handler counts as a failure
-    /// and is resumed.
+    /// Poll the future to completion. If it is dropped before its answer is stored, for example by a timeout
+    /// around it, the key stays locked until the lease expires. Then the operation runs again. Spawn the
+    /// future if that can happen. A panic of the handler counts as a failure and is resumed.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -305,7 +303,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// ```
     ///
     /// # Errors
-    /// The same as for `run`.
+    /// The same as for [`run`](Self::run).
     pub async fn run_with_outcome<T, E, F, Fut>(self, handler: F) -> Result<Outcome<T>, RunError<E>>
     where
         F: FnOnce(Execution) -> Fut,

@@ -18,7 +18,7 @@ use crate::store::key::Scope;
 
 /// The scope and policy of an operation. [`Idempotency::operation`] creates it.
 ///
-/// Create it once and clone it, or create it for each call. Its [`key`](Self::key) makes a
+/// Create it once and clone it, or create it for each call. Its [`key`](Self::key) creates a
 /// [`Call`], and only a `Call` runs:
 ///
 /// ```
@@ -33,7 +33,7 @@ use crate::store::key::Scope;
 /// # Ok(()) });
 /// ```
 ///
-/// Without a key it does not compile:
+/// An operation without a key does not compile:
 ///
 /// ```compile_fail,E0599
 /// # doc_examples::run(async |_, idempotency| {
@@ -66,9 +66,9 @@ impl Idempotency {
 }
 
 impl Operation {
-    /// Sets the key, which identifies the operation within its scope. Required, not empty.
+    /// Sets the key, which identifies the operation within its scope. It must not be empty.
     ///
-    /// For example the number of an order, the id of a message, or a client's `Idempotency-Key`.
+    /// Examples are the number of an order, the id of a message, and a client's `Idempotency-Key`.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -80,7 +80,7 @@ impl Operation {
         Call::new(self.config.clone(), key.into())
     }
 
-    /// Adds a segment to the scope, such as a version or a region. For a customer use
+    /// Adds a segment to the scope, such as a version or a region. For a customer, use
     /// [`Scope::tenant`].
     ///
     /// ```

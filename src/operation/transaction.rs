@@ -17,20 +17,19 @@ use crate::run::transaction::{Transaction, TransactionEncoding, json, run_transa
 impl<Errors> Call<Unset, Errors> {
     /// Runs the whole operation as one DynamoDB transaction.
     ///
-    /// The transaction contains the writes that `build` returns, and the completed record with its
-    /// answer. All of it is applied once, or nothing is. It takes one round trip. A repeat's own
-    /// transaction is canceled and returns the stored answer, also in one round trip. The answer is
-    /// stored in the record, which has at most 400 KB: store a reference instead of a larger one.
-    /// [`FirstRequest::Read`](crate::policy::FirstRequest::Read) makes repeats of large answers cheaper.
+    /// The transaction contains the writes that `build` returns, and the completed record with its answer.
+    /// DynamoDB applies all of it, once, or nothing. The call takes one round trip, and so does a repeat:
+    /// DynamoDB cancels its transaction and returns the stored answer. The record has at most 400 KB, so
+    /// store a reference if the answer is larger. [`FirstRequest::Read`](crate::policy::FirstRequest::Read)
+    /// makes repeats of large answers cheaper.
     ///
-    /// `build` runs **before** the first request to DynamoDB, in a repeat too. It prepares the
-    /// writes and must have no effect itself. If it fails, nothing is stored, whatever the policy
-    /// for failures.
+    /// `build` runs **before** the first request to DynamoDB, in a repeat too. It prepares the writes and
+    /// must have no effect itself. If it fails, nothing is stored, whatever the failure policy says.
     ///
-    /// The transaction respects records that [`run`](Self::run) wrote under the same key: it
-    /// respects a live lease, takes over an expired one, and runs a kept failure again or returns
-    /// it. A transaction holds no lease, so it cannot be taken over.
-    /// [`Outage::Open`](crate::policy::Outage::Open) does not apply, because the effect needs DynamoDB too.
+    /// The transaction respects records that [`run`](Self::run) wrote under the same key. It respects a
+    /// live lease, takes over an expired one, and runs a kept failure again or returns it. A transaction
+    /// holds no lease, so it cannot be taken over. [`Outage::Open`](crate::policy::Outage::Open) does not
+    /// apply, because the effect needs DynamoDB too.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -54,13 +53,13 @@ impl<Errors> Call<Unset, Errors> {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::Handler`] with the error of `build`, or a stored one.
+    /// [`RunError::Handler`] with the error of `build`, or with a stored one.
     /// [`ErrorKind::ConditionFailed`](crate::ErrorKind::ConditionFailed) if a condition is false and the
     /// transaction has no answer for that case, and
-    /// [`ErrorKind::InvalidTransaction`](crate::ErrorKind::InvalidTransaction) if it is invalid: nothing
-    /// was written, and the record did not change.
-    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB did not confirm the
-    /// transaction in time: retry with the same key. Other kinds are those of [`run`](Self::run).
+    /// [`ErrorKind::InvalidTransaction`](crate::ErrorKind::InvalidTransaction) if DynamoDB or the crate
+    /// rejects the transaction: after both, nothing was written.
+    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB did not confirm it in
+    /// time: retry with the same key. The other kinds are those of [`run`](Self::run).
     pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, RunError<E>>
     where
         F: FnOnce() -> Fut,
@@ -71,11 +70,10 @@ impl<Errors> Call<Unset, Errors> {
         self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
     }
 
-    /// Like [`run_transaction`](Self::run_transaction), but also returns where the answer comes
-    /// from.
+    /// Like [`run_transaction`](Self::run_transaction), but also returns where the answer comes from.
     ///
-    /// The answer is new (also if it is the answer to a failed condition), replayed, or one with
-    /// nothing executed.
+    /// The [outcome](crate::Outcome) is `Executed` (also for the answer to a failed condition), `Replayed`,
+    /// `NothingExecuted`, or `Unprotected` if idempotency is switched off.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

@@ -56,16 +56,16 @@ pub enum LeaseExpired {
     /// Stops the handler: its future is dropped at its current await and never polled again.
     ///
     /// So no two executions of a key make progress at the same time. The caller gets
-    /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). What the handler has done is
-    /// unknown, so the record does not change. When the lease has expired by DynamoDB's clock, a
+    /// [`ErrorKind::LeaseExpired`](crate::ErrorKind::LeaseExpired). It is unknown what the handler
+    /// has done, so the record does not change. Once the lease has expired by DynamoDB's clock, a
     /// repeat takes over, asks the [hook](crate::Call::reconcile), or is rejected
     /// ([`Takeover::Reject`]).
     ///
     /// The crate checks the lease before each poll and with a timer, by the wall clock and by the
-    /// monotonic clock, whichever reaches its end first. DynamoDB's clock is known only within
-    /// bounds, so the handler is stopped up to one second and one round trip early. Code that
-    /// blocks its thread between two awaits, a request that is already sent, and work that the
-    /// handler has spawned are not stopped.
+    /// monotonic clock. The earlier of the two ends counts. DynamoDB's clock is known only within
+    /// bounds, so the handler is stopped up to one second and one round trip early. Not stopped are
+    /// code that blocks its thread between two awaits, requests in flight, and tasks that the
+    /// handler spawned.
     Stop,
     /// Lets the handler continue, even while another owner runs the operation: its effect can
     /// happen twice at the same time.
@@ -142,9 +142,9 @@ pub enum Compression {
 
 /// Where a large answer is stored.
 ///
-/// A repeat costs a failed conditional write, which DynamoDB bills by the size of the record in the
-/// table: one write unit per KB. Reading a part costs an eighth of a read unit per KB, about a
-/// fortieth of that price. `docs/cost.md` has the figures.
+/// DynamoDB bills a repeat by the size of the record, because its conditional write fails: one write
+/// unit per KB. Reading a part costs an eighth of a read unit per KB, about a fortieth of that
+/// price. `docs/cost.md` has the figures.
 ///
 /// ```
 /// use dynamodb_idempotency::policy::LargeAnswers;
@@ -164,17 +164,17 @@ pub enum LargeAnswers {
     /// completed, and they expire with it.
     ///
     /// The first run takes one additional round trip, and up to one additional write unit per part.
-    /// It takes more round trips if the answer is large and does not compress: the parts that are
-    /// written at once take up at most two and a half times the answer's size in memory. Each
-    /// replay takes one additional round trip, two or more above a megabyte.
+    /// A large answer that does not compress takes more round trips: the parts that are written at
+    /// once take up at most two and a half times the answer's size in memory. Each replay takes one
+    /// additional round trip, or more if the answer is above a megabyte.
     ///
     /// The parts must be written within half of
-    /// [`Policy::completion_timeout`](crate::Policy#structfield.completion_timeout), and within
-    /// half of the rest of a lease that is not renewed. If that fails, the answer is stored in the
-    /// record, provided it fits.
+    /// [`Policy::completion_timeout`](crate::Policy#structfield.completion_timeout). If the lease is
+    /// not renewed, they must also be written within half of the time that is left of it. If that
+    /// fails, the answer is stored in the record, provided it fits.
     ///
-    /// If the scope is too long for the keys of parts (within 80 bytes of the limit of the table's
-    /// key), this is the same as `InRecord`.
+    /// This is the same as `InRecord` if the scope is too long for the keys of parts (within 80
+    /// bytes of the limit of the table's key).
     ///
     /// The answer of a commit or a transaction is always stored in its record.
     InParts {
@@ -209,7 +209,7 @@ pub use crate::protocol::policy::Outage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The answer; the crate logs an error. An error would only cause a retry, which runs the
+    /// The answer, and the crate logs an error. An error would only cause a retry, which runs the
     /// handler again once the lease has expired.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).

@@ -23,7 +23,7 @@ pub use self::choices::{
 use crate::error::{Error, ErrorKind};
 pub use crate::store::key::KeyForm;
 
-/// How one operation behaves; every field has a safe default.
+/// How an operation behaves. Every field has a safe default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,11 +41,11 @@ pub use crate::store::key::KeyForm;
 pub struct Policy {
     /// How long a finished record answers repeats. Default 24 h, as for Stripe's keys.
     ///
-    /// Also how long an unfinished record counts as abandoned after its lease has expired. At least
-    /// 1 s, and at least [`completion_timeout`](Self#structfield.completion_timeout).
+    /// An unfinished record counts as abandoned for this long after its lease has expired. Must be
+    /// at least 1 s and [`completion_timeout`](Self#structfield.completion_timeout).
     ///
-    /// DynamoDB deletes an expired item within days, not at once. The crate treats a record past
-    /// its retention as absent immediately. The retention never ends before the lease.
+    /// DynamoDB deletes an expired item within days. The crate treats a record past its retention
+    /// as absent immediately. The retention never ends before the lease.
     pub retention: Duration,
     /// How long an owner holds the key. Default [`Lease::Invocation`].
     pub lease: Lease,
@@ -66,8 +66,8 @@ pub struct Policy {
     /// What the caller gets when the handler ran but its completion is not confirmed. Default
     /// [`Unconfirmed::Answer`].
     pub unconfirmed: Unconfirmed,
-    /// How long the crate retries a completion or release that is not confirmed. Default 10 s. It
-    /// stops 500 ms before the invocation's deadline.
+    /// How long the crate retries a completion or release that DynamoDB does not confirm. Default
+    /// 10 s. Retries stop 500 ms before the invocation's deadline.
     pub completion_timeout: Duration,
     /// How the key is stored in the table. Default [`KeyForm::Verbatim`].
     pub key_form: KeyForm,
@@ -81,8 +81,8 @@ pub struct Policy {
     /// 10 MiB.
     ///
     /// The limit applies before compression, and after an [`AnswerCodec`](crate::AnswerCodec) has
-    /// encoded the answer. A larger answer completes the operation, but the reason is stored
-    /// instead of the answer, and repeats get [`ErrorKind::AnswerUnavailable`].
+    /// encoded the answer. A larger answer completes the operation, but only the reason is stored.
+    /// Repeats get [`ErrorKind::AnswerUnavailable`].
     pub max_answer_bytes: usize,
 }
 

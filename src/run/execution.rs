@@ -23,7 +23,7 @@ use crate::store::record::{OwnerId, Record, random_owner};
 
 /// The running operation, as its handler sees it.
 ///
-/// A clone is the same execution. HTTP handlers find it in the request's extensions.
+/// A clone is the same execution. HTTP handlers find it in the extensions of the request.
 ///
 /// ```
 /// use std::time::Duration;
@@ -82,15 +82,14 @@ pub(crate) struct Inner {
 }
 
 impl Execution {
-    /// How often this operation was started, this time included: 1 for the first.
+    /// Returns the number of this attempt: 1 for the first start of the operation.
     ///
-    /// No two executions of a key get the same number, and a later one gets a higher number, as
-    /// long as the record lives. So another system can fence with it. A record lives for its
-    /// retention, and for an hour after a release.
+    /// As long as the record lives, no two executions of a key get the same number, and a later one gets a
+    /// higher number. Another system can therefore use it for fencing: it refuses lower numbers than the
+    /// highest that it has seen. A record lives for its retention, and for an hour after a release.
     ///
-    /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) is not
-    /// counted. Its number is 0, which is lower than all others: a system that fences refuses it
-    /// once it has seen a counted execution. Two such executions are indistinguishable.
+    /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) has the number 0,
+    /// which is lower than all others. Two such executions are indistinguishable.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -110,7 +109,7 @@ impl Execution {
         if self.is_protected() { self.inner.attempt } else { 0 }
     }
 
-    /// This attempt's identity, random and unique: 32 hex digits.
+    /// Returns the random, unique id of this attempt: 32 hex digits.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -128,12 +127,12 @@ impl Execution {
         &self.inner.owner
     }
 
-    /// How long the lease still holds; zero once it is over or lost, and once a commit or the handler's
-    /// return has ended the execution.
+    /// Returns how much of the lease is left.
     ///
-    /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) has no lease.
-    /// For it this is the time until the [deadline](crate::Call::deadline), or 366 days if there
-    /// is no deadline: `Instant::now()` plus this does not overflow.
+    /// It is zero once the lease has expired or is lost, and once a commit or the handler's return has ended
+    /// the execution. An execution without a record ([`is_protected`](Self::is_protected) is `false`) has no
+    /// lease: the result is the time until the [deadline](crate::Call::deadline), or 366 days without one.
+    /// Adding the result to `Instant::now()` does not overflow.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -171,10 +170,11 @@ impl Execution {
         Arc::ptr_eq(&self.inner.core, core) && self.inner.call.key == *key
     }
 
-    /// Whether a renewal, a step or a commit found that another execution owns the key. By default
-    /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)) the handler is stopped then and does not
-    /// see it, but a task that it has spawned does. A handler that goes on sees it too. If the
-    /// lease is not renewed, use [`lease_remaining`](Self::lease_remaining).
+    /// Returns whether a renewal, a step or a commit found that another execution owns the key.
+    ///
+    /// By default ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)) the handler is stopped then,
+    /// so only tasks that it has spawned see `true`. Without renewals, use
+    /// [`lease_remaining`](Self::lease_remaining).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -203,9 +203,9 @@ impl Execution {
         self.finish().is_lost()
     }
 
-    /// Whether a record protects this execution. It is `false` if DynamoDB is down and the policy
-    /// is [`Outage::Open`](crate::policy::Outage::Open), for a message that runs without a
-    /// key, and if idempotency is [switched off](crate::Builder::disabled).
+    /// Returns whether a record protects this execution. None does if DynamoDB is down and the policy is
+    /// [`Outage::Open`](crate::policy::Outage::Open), for a message that runs without a key, and while
+    /// idempotency is [switched off](crate::Builder::disabled).
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -223,9 +223,9 @@ impl Execution {
         self.inner.is_protected
     }
 
-    /// A key for a call to another service, to send as its `Idempotency-Key`. It is the same in
-    /// every attempt of this operation, and different for each label and each operation. See
-    /// [`DerivedKey`] for how long that protects.
+    /// Derives a key for a call to another service, to send as its `Idempotency-Key`. The key is the same in
+    /// every attempt of this operation, and different for each label and each operation. [`DerivedKey`]
+    /// explains how long that protects.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -244,13 +244,13 @@ impl Execution {
         DerivedKey::child(&self.inner.call.key, label)
     }
 
-    /// Says that the handler rejected the request and has changed nothing. Its answer is sent and
-    /// not stored, the record is released, and the same key may be used with a corrected payload.
+    /// Marks this execution as having changed nothing, for example after it rejected an invalid request.
     ///
-    /// A record that an earlier attempt has left is not released but restored: a failure that is
-    /// kept, an operation whose owner died, [steps](Self::step). The key is then still for the same
+    /// The caller gets the handler's answer, but it is not stored. The record is released, so a request with
+    /// the same key may have another payload. If an earlier attempt left a kept failure, an expired lease or
+    /// [steps](Self::step), the record is restored instead. The key then stays reserved for the same
     /// request, and this attempt does not count for [`Failure::Retain`](crate::policy::Failure::Retain). If
-    /// this execution has stored steps, those have happened: the record is kept as FAILED.
+    /// this execution has stored steps, those have happened: the record becomes FAILED.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -275,9 +275,9 @@ impl Execution {
 }
 
 impl Execution {
-    /// Creates an execution. `window` is its verified lease; without one, no record protects it, although an
-    /// earlier write of the call may still be applied. The steps of `taken`, the record that the call took
-    /// over or tried to, are not run again.
+    /// Creates an execution. `window` is its verified lease. Without one, no record protects it, although an
+    /// earlier write of the call may still be applied. `taken` is the record that the call took over, or
+    /// tried to. Its steps are not run again.
     pub(crate) fn new(
         core: &Arc<Core>,
         call: CallContext,
@@ -312,7 +312,7 @@ impl Execution {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The execution of a call without a record.
+    /// Creates the execution of a call without a record.
     pub(crate) fn unprotected(core: &Arc<Core>, call: CallContext) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
         let grant = Acquisition::new(random_owner()?, Goal::Own, rules, now).grant();

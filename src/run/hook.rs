@@ -11,11 +11,11 @@ use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
 use crate::store::record::{Record, StoredSteps};
 
-/// An operation whose owner let its lease end without an answer: a reconcile hook judges it.
+/// An abandoned operation, as a [reconcile hook](crate::Call::reconcile) sees it.
 ///
-/// Its owner has usually died, but it may only be slow: an effect that the hook does not find may
-/// still happen. Ask the other service with the operation's [derived key](Self::derive_key) or by
-/// its [steps](Self::step). If the service cannot tell for sure, answer [`Reconciled::Refuse`].
+/// The lease of its owner expired without an answer. The owner has usually died, but it may only be slow:
+/// an effect that the hook does not find may still happen. Look for the effect by the operation's [derived
+/// key](Self::derive_key) or [steps](Self::step). If it stays unknown, return [`Reconciled::Refuse`].
 ///
 /// ```
 /// use dynamodb_idempotency::{Abandoned, Error, Reconciled, RunError};
@@ -61,21 +61,21 @@ pub struct Abandoned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled<T, E> {
-    /// It was completed, with this answer. The answer is stored: this call and every repeat get it.
+    /// It has completed with this answer. The answer is stored: this call and every repeat get it.
     Completed(T),
-    /// It has failed, with this error. The record becomes FAILED, and [`Failure`](crate::policy::Failure)
-    /// decides about the next call: it runs again under [`Release`](crate::policy::Failure::Release) and
-    /// while [`Retain`](crate::policy::Failure::Retain) has attempts left; otherwise it gets the failure.
+    /// It has failed with this error. The record becomes FAILED, and [`Failure`](crate::policy::Failure)
+    /// decides about the next call. It runs under [`Release`](crate::policy::Failure::Release), and while
+    /// [`Retain`](crate::policy::Failure::Retain) has attempts left. Otherwise it gets the failure.
     Failed(E),
-    /// Its effect does not exist: run it again, from the first step that is not done.
+    /// Its effect does not exist. The operation runs again, from the first step that is not done.
     Execute,
-    /// It is unknown whether its effect exists: the call gets
+    /// It is unknown whether its effect exists. The call gets
     /// [`ErrorKind::Abandoned`](crate::ErrorKind::Abandoned), and the record does not change.
     Refuse,
 }
 
 impl Abandoned {
-    /// How often the operation was started: the number of the attempt that gave no answer.
+    /// Returns the number of the attempt that was abandoned.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -87,7 +87,7 @@ impl Abandoned {
         self.record.header.attempt
     }
 
-    /// When the operation started, after its last release, by DynamoDB's clock.
+    /// Returns when the operation started, after its last release, by DynamoDB's clock.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -99,7 +99,7 @@ impl Abandoned {
         self.record.header.created_at.to_system()
     }
 
-    /// When the last owner's lease ended, by DynamoDB's clock.
+    /// Returns when the last owner's lease expired, by DynamoDB's clock.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -117,7 +117,7 @@ impl Abandoned {
         header.state.lease_expires_at().unwrap_or(header.created_at).to_system()
     }
 
-    /// The result of a step, if the step is done.
+    /// Returns the result of a step; `None` if the step is not done.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -128,16 +128,16 @@ impl Abandoned {
     /// ```
     ///
     /// # Errors
-    /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) if it has another type,
-    /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) if the step is done and its result could
-    /// not be stored, [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable) if its codec does not decode
-    /// it.
+    /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable) if the result has another type,
+    /// [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) if it could not be stored, and
+    /// [`StepsUnreadable`](crate::ErrorKind::StepsUnreadable) if the [`AnswerCodec`](crate::AnswerCodec)
+    /// cannot decode it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let found = self.record.steps.as_ref().and_then(|steps| steps.get(name));
         found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
     }
 
-    /// The names of the steps that are done, in no order.
+    /// Returns the names of the steps that are done, in no order.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -148,7 +148,7 @@ impl Abandoned {
         self.record.steps.iter().flat_map(StoredSteps::keys).map(String::as_str)
     }
 
-    /// The key with which the operation's attempts call another service, as
+    /// Derives the key with which the operation's attempts call another service, like
     /// [`Execution::derive_key`](crate::Execution::derive_key).
     ///
     /// ```
@@ -167,7 +167,7 @@ impl Abandoned {
 /// What a hook returns for a handler with answers `T` and errors `E`.
 pub(crate) type HookResult<T, E> = Result<Reconciled<T, E>, E>;
 
-/// A hook's resolution in the form that is stored: the answer, or what can be replayed of the failure.
+/// A hook's resolution in its stored form: the answer, or what repeats get for the failure.
 pub(crate) type Resolved = Reconciled<Answer, Option<Answer>>;
 
 impl<T, E> Reconciled<T, E> {

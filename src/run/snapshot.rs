@@ -1,5 +1,5 @@
-//! Snapshots of the machine, as Lambda `SnapStart` takes them: discards the state that must not be in
-//! one, and learns it again after the restore.
+//! Snapshots of the machine, as Lambda `SnapStart` takes them. State that must not be in a snapshot
+//! is discarded before it, and learned again after the restore.
 
 use std::sync::atomic::Ordering;
 
@@ -10,13 +10,13 @@ use crate::idempotency::Idempotency;
 const INITIALIZATION_TYPE: &str = "AWS_LAMBDA_INITIALIZATION_TYPE";
 
 impl Idempotency {
-    /// The hooks around a snapshot: register them with `lambda_runtime` for `SnapStart`, or call
-    /// them around any other snapshot of the process.
+    /// Creates the hooks around a snapshot of the process.
     ///
-    /// Make them before the first request, for example before a [`preflight`](Self::preflight).
-    /// From then until [`after_restore`](SnapshotHooks::after_restore) each request closes its
-    /// connection, unless Lambda says that it takes no snapshot of this environment. Register them
-    /// once.
+    /// Register them once with `lambda_runtime` for `SnapStart`, or call them around any other
+    /// snapshot. Create them before the first request, for example before a
+    /// [`preflight`](Self::preflight). From then until
+    /// [`after_restore`](SnapshotHooks::after_restore), each request closes its connection, unless
+    /// Lambda says that it takes no snapshot of this environment.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -34,10 +34,10 @@ impl Idempotency {
     }
 }
 
-/// What to do around a snapshot of the machine; made by [`Idempotency::snapshot_hooks`].
+/// The hooks around a snapshot of the machine. [`Idempotency::snapshot_hooks`] creates them.
 ///
-/// With the feature `event` it implements `SnapStartResource` of `lambda_runtime`, whose runtime
-/// calls both hooks.
+/// With the feature `event`, this type implements `SnapStartResource` of `lambda_runtime`. Its
+/// runtime then calls both hooks.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -55,8 +55,8 @@ pub struct SnapshotHooks {
 }
 
 impl SnapshotHooks {
-    /// Discards what was learned of DynamoDB's time, and empties the [local
-    /// cache](crate::Builder::local_cache). Nothing is sent.
+    /// Discards the known time of DynamoDB, and empties the [local
+    /// cache](crate::Builder::local_cache). Sends no request.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -67,7 +67,7 @@ impl SnapshotHooks {
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`] if the hooks of this [`Idempotency`], or of a clone of it, have
-    /// already run before this snapshot: they are registered twice.
+    /// already run before this snapshot, because they are registered twice.
     pub fn before_snapshot(&self) -> Result<(), Error> {
         let core = &self.idempotency.core;
         if core.table.snapshot.is_prepared.swap(true, Ordering::Relaxed) {
@@ -85,12 +85,12 @@ impl SnapshotHooks {
         Ok(())
     }
 
-    /// Discards what was learned of DynamoDB's time before the snapshot, and opens a connection with
-    /// [`warm`](Idempotency::warm), which learns the time again. So the first invocation waits for
-    /// neither.
+    /// Discards the time of DynamoDB that was known before the snapshot, and calls
+    /// [`warm`](Idempotency::warm).
     ///
-    /// An error of `warm` is a warning in the log: the first call tries again. Make new hooks for
-    /// another snapshot.
+    /// `warm` learns the time again and opens a connection, so the first invocation waits for
+    /// neither. If `warm` fails, the crate logs a warning, and the first call tries again. Create new
+    /// hooks for another snapshot.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

@@ -22,13 +22,13 @@ use crate::store::{Consistency, Reply, WriteResult};
 /// The longest name of a step, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// What the results of all steps of an operation may take, names included, in bytes. The rest of an
-/// item's 400 KB is for the other attributes and for a failure that is kept.
+/// The limit for the results of all steps of an operation, with their names, in bytes. The rest of an
+/// item's 400 KB is for the other attributes and for a kept failure.
 const MAX_BYTES: usize = 256 * 1024;
 
 impl Execution {
-    /// Runs one part of the operation once. The result of `work` is stored in the record, and a
-    /// later attempt of the operation gets it back instead of running the work again.
+    /// Runs one part of the operation once, and stores its result in the record. A later attempt of the
+    /// operation gets the stored result instead of running the part again.
     ///
     /// ```
     /// use dynamodb_idempotency::{Execution, RunError};
@@ -42,49 +42,44 @@ impl Execution {
     /// }
     /// ```
     ///
-    /// The result is in the record before this returns. So a step that is done never runs again,
-    /// whether the next attempt comes after a crash, a lost lease or a failure of the handler. A
-    /// step can happen twice only if, between the effect and the write, its owner dies, is stopped
-    /// by the end of its lease, or cannot confirm the write. So give a call to another service a
-    /// [derived key](Self::derive_key) as well.
+    /// The result is stored before this returns. A step that is done therefore never runs again, whether
+    /// the next attempt follows a crash, a lost lease or a failure of the handler. A step can happen twice
+    /// only if, between its effect and the write, the owner dies, is stopped at the end of its lease, or
+    /// cannot confirm the write. Therefore also send a [derived key](Self::derive_key) with a call to
+    /// another service.
     ///
-    /// The work must be lazy, as `async` blocks and functions are: if the result is there already,
-    /// the work is dropped and never polled. Only an `Ok` is stored; after an `Err` the name may be
-    /// used again.
+    /// The work must be lazy, as `async` blocks and functions are: if the result is stored already, the
+    /// work is dropped and never polled. Only an `Ok` is stored. After an `Err` the name may be used again.
+    /// The result is stored as JSON: see [`run`](crate::Call::run) for values that JSON cannot represent.
     ///
-    /// A result is stored as JSON: see [`run`](crate::Call::run) for values that JSON cannot
-    /// represent.
+    /// Names have 1 to 255 bytes, and an execution uses each name once. Names and result types are stored:
+    /// do not change them while operations are unfinished. A record with steps is never released. After a
+    /// failure under [`Failure::Release`](crate::policy::Failure::Release), and after a
+    /// [`discard`](Self::discard) that follows a step, it is kept as FAILED, and the next call continues
+    /// after the steps. The completion removes them.
     ///
-    /// Names are 1 to 255 bytes, and each is used once in an execution. Names and result types are
-    /// stored: keep them when you change the code while operations are unfinished. A record with
-    /// steps is never released: a failure under [`Failure::Release`](crate::policy::Failure::Release) (and
-    /// [`discard`](Self::discard) after a step) keeps it as FAILED, and the next call goes on.
-    /// A completion drops the steps.
-    ///
-    /// A step costs one write of the whole record with its steps (one write unit per KB), and
-    /// nothing if the result is there already. All results together take at most 256 KiB, with
-    /// their names, as JSON or as the [`AnswerCodec`](crate::AnswerCodec) encodes it. A result that
-    /// is too large or cannot be serialized still marks its step as done, so that no later attempt
-    /// repeats it; this is only found after the step has run. Without a record
-    /// ([`is_protected`](Self::is_protected)) a step runs and nothing is stored.
+    /// A step costs one write of the whole record with its steps (one write unit per KB), and nothing if
+    /// its result is stored already. All results with their names take at most 256 KiB, as JSON or as the
+    /// [`AnswerCodec`](crate::AnswerCodec) encodes it. If a result is too large or cannot be serialized,
+    /// its step still counts as done, so no later attempt repeats it. Without a record
+    /// ([`is_protected`](Self::is_protected)) a step runs, and nothing is stored.
     ///
     /// # Errors
-    /// [`RunError::Handler`] with the work's own error: nothing is stored, and the next attempt runs the
+    /// [`RunError::Handler`] with the work's own error. Nothing is stored, and the next attempt runs the
     /// work again.
     ///
-    /// Before anything ran: [`ErrorKind::InvalidUse`] for a name that is empty, too long or used
-    /// already, if no room is left, or after a [`commit`](Self::commit) or the handler's return;
-    /// [`ErrorKind::LeaseLost`] if the lease is lost or over; [`ErrorKind::AnswerUnreadable`] if the
-    /// stored result has another type,
-    /// [`ErrorKind::AnswerUnavailable`] if it could not be stored, and [`ErrorKind::StepsUnreadable`]
-    /// if its codec does not decode it.
+    /// Before the work runs: [`ErrorKind::InvalidUse`] if the name is empty, too long or already used, if
+    /// no room is left, or after a [`commit`](Self::commit) or the handler's return;
+    /// [`ErrorKind::LeaseLost`] if the lease has expired or is lost. For a stored result:
+    /// [`ErrorKind::AnswerUnreadable`] if it has another type, [`ErrorKind::AnswerUnavailable`] if it could
+    /// not be stored, and [`ErrorKind::StepsUnreadable`] if the codec cannot decode it.
     ///
-    /// Once the work has run, [`Error::step_ran`] is `true`: [`ErrorKind::AnswerUnavailable`] for a
-    /// result that cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
-    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm it within
-    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline,
-    /// [`ErrorKind::InvalidUse`] if the operation had ended. By default a handler is stopped when its
-    /// lease is lost. So it sees `LeaseLost` only under
+    /// After the work has run, [`Error::step_ran`] is `true`: [`ErrorKind::AnswerUnavailable`] if the
+    /// result cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
+    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm the write within
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline, and
+    /// [`ErrorKind::InvalidUse`] if the operation had ended. By default a handler that loses its lease is
+    /// stopped. It sees `LeaseLost` only under
     /// [`LeaseExpired::Continue`](crate::policy::LeaseExpired::Continue), or in a task that it has spawned.
     pub async fn step<T, E>(
         &self,
@@ -121,7 +116,7 @@ impl Execution {
         self.inner.core.coding.of(&self.inner.call.key)
     }
 
-    /// An effect that begins after the lease has expired may overlap with that of the next owner.
+    /// An effect that begins after the lease has expired may overlap with the next owner's effect.
     fn may_start(&self, name: &str) -> Result<(), Error> {
         if self.finish().is_over() {
             let message = format!(

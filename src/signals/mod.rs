@@ -3,15 +3,15 @@
 //! | signal | content |
 //! |---|---|
 //! | span `idempotency`, INFO | around each call and its handler; fields `operation`, `key` ([`LogKey`]), and at its end `outcome` and `attempt` |
-//! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; INFO, and DEBUG for `first` unless [`Builder::log_first_runs`](crate::Builder::log_first_runs) asks for it |
-//! | event `DynamoDB has answered`, DEBUG | one request, the SDK's tries included: `action`, `result`, `micros`, `units` |
+//! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; INFO, but DEBUG for `first` without [`Builder::log_first_runs`](crate::Builder::log_first_runs) |
+//! | event `DynamoDB has answered`, DEBUG | one request, with the SDK's retries: `action`, `result`, `micros`, `units` |
 //! | events at WARN and ERROR | problems; listed in `docs/signals.md` |
 //! | counter [`EXECUTIONS`] | calls, by `operation` and `outcome` |
 //! | counter [`TAKEOVERS`] | executions that took over an abandoned record, by `operation` |
 //! | histogram [`HANDLER_SECONDS`] | a handler's time, by `operation` |
-//! | histogram [`STORE_SECONDS`] | a request's time, the SDK's tries included, by `action` and `result` |
+//! | histogram [`STORE_SECONDS`] | a request's time, with the SDK's retries, by `action` and `result` |
 //! | histogram [`ANSWER_BYTES`] | an answer's size, by `operation` and `form`: `plain` and `stored` |
-//! | histogram [`CAPACITY_UNITS`] | capacity units of a request, by `action`; only after [`Builder::report_capacity`](crate::Builder::report_capacity) |
+//! | histogram [`CAPACITY_UNITS`] | capacity units of a request, by `action`; only with [`Builder::report_capacity`](crate::Builder::report_capacity) |
 //!
 //! Metrics use the crate [`metrics`](https://docs.rs/metrics) and need the feature of that name.
 //! Without it, or without a recorder, nothing is measured. A label never contains a key or a
@@ -65,7 +65,7 @@ pub(crate) fn answer(operation: &str, plain: usize, stored: usize) {
     }
 }
 
-/// What the span of a call shows of the record's key `scope#key`.
+/// What the span of a call shows of its record's key, `scope#key`.
 ///
 /// ```
 /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();

@@ -78,8 +78,8 @@ impl Attribute {
     }
 }
 
-/// The names that the record has in the table. The default is a partition key `pk` and the names
-/// in the table of `docs/protocol.md`.
+/// The attribute names of records in the table. By default the partition key is `pk`, and the other
+/// names are those in `docs/protocol.md`.
 ///
 /// ```
 /// use dynamodb_idempotency::{Attribute, TableSchema};
@@ -106,7 +106,7 @@ impl Default for TableSchema {
 }
 
 impl TableSchema {
-    /// Names the partition key that holds `scope#key`. Default `pk`.
+    /// Sets the name of the partition key, which holds `scope#key`. Default: `pk`.
     ///
     /// ```
     /// use dynamodb_idempotency::TableSchema;
@@ -118,10 +118,10 @@ impl TableSchema {
         Self { key: name.into(), partition: None, ..self }
     }
 
-    /// For a table with a composite key: the partition key `partition` always has the value
-    /// `value`, and the sort key `sort` holds `scope#key`, of at most 1024 bytes.
+    /// Sets a composite key, for a table that has one. The partition key `partition` always has the
+    /// value `value`. The sort key `sort` holds `scope#key`, of at most 1024 bytes.
     ///
-    /// All records then share one partition, and its limit of 1,000 write units a second.
+    /// All records then share one partition and its limit of 1,000 write units per second.
     ///
     /// ```
     /// use dynamodb_idempotency::TableSchema;
@@ -139,8 +139,8 @@ impl TableSchema {
         Self { key: sort.into(), partition, ..self }
     }
 
-    /// Renames an attribute. Do this before the first record is written: records keep the names that
-    /// they were written with, and a record under other names is
+    /// Renames an attribute. Do this before the first record is written. Records keep the names that
+    /// they were written with, and a record under other names is an error:
     /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord).
     ///
     /// ```

@@ -220,8 +220,8 @@ impl Sandbox {
 
     /// Returns the record of a key, which need not exist.
     ///
-    /// As everywhere, text is one segment of a scope. For a tenant pass
-    /// `Scope::new("orders").tenant("acme")`, and for a scope in the form of the command line
+    /// A string is one segment of the scope. For a tenant, pass
+    /// `Scope::new("orders").tenant("acme")`. For a scope in the form of the command line, pass
     /// [`Scope::from_encoded`].
     ///
     /// ```

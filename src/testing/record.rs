@@ -23,10 +23,10 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 /// The record of one key in a [`Sandbox`]. [`Sandbox::record`] creates it.
 ///
-/// Its methods write the record like another caller, with an owner that no call has. An existing
-/// record keeps its fingerprint, attempt and start. A new one belongs to the request of
-/// [`payload`](Self::payload), `request` (feature `http`) or [`fingerprint`](Self::fingerprint),
-/// and otherwise to a request without a payload.
+/// Its methods write the record like another caller, with an owner that no call has. An existing record keeps
+/// its fingerprint, attempt and start. A new record belongs to the request that [`payload`](Self::payload),
+/// `request` (feature `http`) or [`fingerprint`](Self::fingerprint) sets, and otherwise to a request without
+/// a payload.
 ///
 /// The key is written verbatim, so this does not work with
 /// [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
@@ -309,8 +309,8 @@ impl<'a> SandboxRecord<'a> {
         })
     }
 
-    /// Rejects an encoded scope, as the command line writes it, that was passed as text. As one
-    /// segment it would be encoded twice, and no request uses that record.
+    /// Rejects an encoded scope, as the command line writes it, that was passed as text. It would be encoded
+    /// twice, as one segment, and no request uses the record of that scope.
     fn record_key(&self) -> Result<RecordKey, Error> {
         let scope = self.scope.as_str();
         let is_encoded_again = ["%2F%25t%2F", "%2525", "%2523", "%252F"];

@@ -2,7 +2,7 @@
 //!
 //! Two schedules that lead to the same state have the same continuations, so the second one is pruned. A
 //! state is the table, the delayed requests, the time, the budget, and for each caller all of its inputs
-//! with their times. Together with the code they determine the rest of the schedule.
+//! with their times.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;

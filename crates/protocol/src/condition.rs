@@ -1,7 +1,7 @@
 //! Conditions of writes.
 //!
 //! Every write is conditional: DynamoDB applies it only if the record satisfies the condition at that
-//! moment. A condition is plain data with three interpretations:
+//! moment. A condition is plain data with three uses:
 //!
 //! - [`Condition::holds`] evaluates it against a record. The search models DynamoDB with it.
 //! - [`Condition::prospect`] says whether it can still be satisfied later, after a record was seen.
@@ -34,22 +34,20 @@ pub enum Term {
     LeaseExpiresAt(Timestamp),
     LeaseExpiresBefore(Timestamp),
     AttemptAtMost(u32),
-    /// The map of steps is absent.
     NoSteps,
     /// The map of steps has this size.
     Steps(usize),
-    /// In epoch seconds, as for `ExpiresBefore`.
+    /// In epoch seconds, like `ExpiresBefore`.
     ExpiresAt(i64),
     ExpiresBefore(i64),
 }
 
-/// Whether a condition can still be satisfied. Of several alternatives, the best counts.
+/// Whether a condition can still be satisfied. The best of its alternatives counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Prospect {
     /// It is not satisfied and never will be, because no version of a record repeats.
     Impossible,
-    /// It requires a PENDING record of the sender, which another write of the sender has to create
-    /// first.
+    /// It requires a PENDING record of the sender. Another write of the sender must create that first.
     AfterAcquisition,
     Possible,
 }
@@ -77,9 +75,8 @@ impl Condition {
         Self { alternatives: Arc::new(vec![terms]) }
     }
 
-    /// The owner holds the record. Each write of an owner, except an extension, has this condition or a
-    /// narrower one. Three also accept a free key: a completion, a commit without a record, and the undo
-    /// of an acquisition.
+    /// The owner holds the record. Each write of an owner has this condition or a narrower one, except
+    /// for an extension of the retention, and writes that also accept a free key.
     pub fn held_by(owner: OwnerId) -> Self {
         Self::all(&[Term::Owner(owner), Term::Status(Status::Pending)])
     }
@@ -125,17 +122,17 @@ impl Condition {
         self.alternatives().any(|terms| all_hold(terms, record))
     }
 
-    /// Whether this owner's PENDING record can satisfy it.
+    /// Whether this owner's PENDING record can satisfy the condition.
     pub fn accepts_holder(&self, owner: &OwnerId) -> bool {
         self.alternatives().any(|terms| requires_holder(terms, owner))
     }
 
-    /// Whether only this owner's PENDING record can satisfy it.
+    /// Whether only this owner's PENDING record can satisfy the condition.
     pub fn requires_holder(&self, owner: &OwnerId) -> bool {
         self.alternatives().all(|terms| requires_holder(terms, owner))
     }
 
-    /// The limit of its first [`Term::AttemptAtMost`].
+    /// The limit in the first [`Term::AttemptAtMost`].
     pub fn attempt_limit(&self) -> Option<u32> {
         self.terms().find_map(|term| match term {
             Term::AttemptAtMost(attempt) => Some(*attempt),
@@ -161,7 +158,7 @@ impl Condition {
         prospects.max().unwrap_or(Prospect::Impossible)
     }
 
-    /// As [`prospect`](Self::prospect), before DynamoDB has returned anything.
+    /// Like [`prospect`](Self::prospect), before DynamoDB has returned anything.
     pub(crate) fn prospect_unseen(&self, sender: &OwnerId) -> Prospect {
         if self.requires_holder(sender) { Prospect::AfterAcquisition } else { Prospect::Possible }
     }
@@ -195,11 +192,11 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// `Status(Released)` can, unless the record is completed: a release then has a later attempt. So can
-    /// `AttemptAtMost`, because an undo lowers `attempt` again. `Absent` cannot: no record is deleted
-    /// while a request that was sent before can still arrive, if the retention is at least half an hour.
-    /// The others are compared together with an owner, so they belong to one version, and no version
-    /// repeats.
+    /// - `Status(Released)` can, unless `record` is COMPLETED: a release after that has a later attempt.
+    /// - `AttemptAtMost` can, because an undo lowers `attempt`.
+    /// - `Absent` cannot. With a retention of at least half an hour, no record is deleted while a request
+    ///   that was sent before can still arrive.
+    /// - The others cannot. A condition has them only together with an owner, and no version repeats.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {
             Self::Status(Status::Released) => {

@@ -10,12 +10,12 @@ use crate::write::{Form, Write};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge {
     me: OwnerId,
-    /// The writes of this call that DynamoDB may still apply. A write that was applied or rejected stays
-    /// until the record proves otherwise, because a copy of it may be delayed.
+    /// The writes of this call that DynamoDB may still apply. An applied or rejected write stays here until
+    /// a record proves that a delayed copy of it would be rejected.
     possible: Vec<Write>,
     seen: Seen,
-    /// A completion of this call was sent and not confirmed: a transaction, or an answer that replaces a
-    /// version.
+    /// The outcome of a completion stayed unknown: of a transaction, or of an answer that was written
+    /// without a lease.
     has_lost_completion: bool,
 }
 
@@ -67,7 +67,8 @@ impl Knowledge {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
-    /// The record that this reply has shown, if this call owns it or, with `was_put`, has just put it.
+    /// The record that this reply has shown, if this call owns it. With `was_put`, the record that an
+    /// applied put has written counts too.
     pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),
@@ -81,12 +82,12 @@ impl Knowledge {
         self.seen.record().is_some_and(|record| record.is_pending_of(&self.me))
     }
 
-    /// A write is about to be sent.
+    /// Notes a write that is about to be sent.
     pub fn send(&mut self, write: &Write) {
         self.possible.push(write.clone());
     }
 
-    /// A read or a write was answered, or timed out.
+    /// Notes the reply to a read, or to this write.
     pub fn learn(&mut self, reply: &Reply, write: Option<&Write>) {
         match (&reply.outcome, write) {
             (Outcome::Read(ReadResult::Found(record)), _) => self.see(record.clone()),
@@ -105,8 +106,8 @@ impl Knowledge {
         match result {
             WriteResult::Applied => self.see(Some(write.applied_to(self.seen.record()))),
             WriteResult::Rejected(record) => {
-                // Only the reply to a transaction reports an earlier try in doubt. So for any other form
-                // an earlier try may still be applied, unless the record shows that it cannot.
+                // Only the reply to a transaction reports earlier tries in doubt. An earlier try of any
+                // other write may still be applied, unless the record shows that it cannot.
                 if write.form == Form::Transaction && !is_in_doubt {
                     self.was_not_applied(write);
                 }
@@ -133,15 +134,15 @@ impl Knowledge {
         self.forget_impossible();
     }
 
-    /// The outcome of this write stays unknown.
+    /// Notes that the outcome of this write stays unknown.
     pub fn mark_unknown(&mut self, write: &Write) {
         let replaces_version = !write.condition.accepts_holder(&self.me);
         let completes = write.record.is_completed() && replaces_version;
         self.has_lost_completion |= write.form == Form::Transaction || completes;
     }
 
-    /// The version that the lost completion requires was there until it was replaced: the completion was
-    /// never applied.
+    /// Notes that the completion in doubt was never applied: this call has replaced the version that it
+    /// requires.
     pub const fn rule_out_completion(&mut self) {
         self.has_lost_completion = false;
     }
@@ -153,15 +154,13 @@ impl Knowledge {
         self.has_lost_completion && is_others
     }
 
-    /// Removes one of several equal writes.
     fn was_not_applied(&mut self, write: &Write) {
         if let Some(index) = self.possible.iter().rposition(|other| other == write) {
             self.possible.remove(index);
         }
     }
 
-    /// Forgets writes that can never be applied again: their condition cannot be satisfied, or it requires
-    /// this call's own PENDING record and no acquisition can still create one.
+    /// Forgets the writes that can never be applied again.
     fn forget_impossible(&mut self) {
         let (me, seen) = (&self.me, &self.seen);
         let prospect = |write: &Write| match seen {
@@ -184,8 +183,8 @@ impl Knowledge {
         self.possible.is_empty()
     }
 
-    /// Proof that no completion of this call can still be applied. The caller has checked that the record
-    /// seen last shows none.
+    /// Proof that no completion of this call can still be applied. The caller must have checked the
+    /// record seen last.
     pub fn no_effect(&self) -> Option<NoCompletion> {
         let has_effect = |write: &Write| write.record.is_completed();
         (!self.possible.iter().any(has_effect)).then_some(NoCompletion(()))

@@ -9,8 +9,8 @@ use crate::time::{Deadline, Now, StoreTime, Timestamp};
 const DEFAULT_RENEWED: Duration = Duration::from_secs(30);
 
 impl Lease {
-    /// The length of a lease that is acquired or renewed now. The lease of an invocation is longer by
-    /// `margin`, because its stamp may be too early by as much without being detected.
+    /// The length of a lease that is acquired or renewed now. The lease of an invocation ends `margin`
+    /// after the deadline, because its stamp may be that much too early without being detected.
     pub fn length(self, deadline_left: Option<Duration>, margin: Duration) -> Duration {
         match (self, deadline_left) {
             (Self::Invocation, Some(left)) => left + margin,
@@ -19,7 +19,7 @@ impl Lease {
         }
     }
 
-    /// How much of the length may be over or uncertain when the lease is granted.
+    /// How much of the length may be over or uncertain when a response verifies the lease.
     pub fn slack(self, deadline: Option<Deadline>, margin: Duration) -> Duration {
         match (self, deadline) {
             (Self::Invocation, Some(_)) => margin,
@@ -47,7 +47,7 @@ pub struct LeaseTerm {
 }
 
 impl LeaseTerm {
-    /// The same term, or a slightly longer one, with an end that none of `others` equals.
+    /// Moves the end later by milliseconds, until none of `others` equals it.
     pub fn unlike(mut self, others: &[Timestamp]) -> Self {
         while others.contains(&self.lease_expires_at) {
             self = self.not_before(self.lease_expires_at.shifted(1));
@@ -55,7 +55,7 @@ impl LeaseTerm {
         self
     }
 
-    /// The term with a later end, and the same retention after it.
+    /// Moves the end to at least `lease_expires_at`, and `expires_at` by as much.
     pub fn not_before(mut self, lease_expires_at: Timestamp) -> Self {
         let longer = lease_expires_at.since(self.lease_expires_at);
         let expires_at = Timestamp::from_millis(self.expires_at.saturating_mul(1000));
@@ -70,13 +70,12 @@ impl LeaseTerm {
 pub struct Window {
     /// The end of the lease in the record, in store time.
     pub lease_expires_at: Timestamp,
-    /// The end by the clocks of this machine. It is never after the lease, whatever store time is within
-    /// its bounds.
+    /// The end of the window by this machine's clocks. It is never after the end of the lease.
     pub end: Deadline,
 }
 
 impl Window {
-    /// The window of a lease that a response has shown.
+    /// The window of a lease that a response has shown. `None` if `bounds` forbid its use.
     pub(crate) fn verified(
         now: Now,
         lease_expires_at: Timestamp,
@@ -104,19 +103,18 @@ impl Window {
     }
 }
 
-/// The conditions on a lease that may be used.
+/// The limits within which a lease may be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) length: Duration,
-    /// How much of it may be over or uncertain.
+    /// How much of the length may be over or uncertain.
     pub(crate) slack: Duration,
     /// How wrong a stamp may be.
     pub(crate) margin: Duration,
 }
 
 impl Bounds {
-    /// The time that is certainly left of a lease if store time is between `earliest` and `latest`, after a round trip
-    /// that took `took`.
+    /// The time that is certainly left of a lease, if store time is between `earliest` and `latest`.
     fn left(
         self,
         lease_expires_at: Timestamp,
@@ -139,8 +137,8 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_secs(60);
 
-    /// The rest of a lease whose stamp is `ahead` of store time. The request took `there` to DynamoDB
-    /// and `back`. All in ms.
+    /// What is left of a lease whose stamp is `ahead` of store time. The request took `there`, and the
+    /// response took `back`. Times are in ms.
     fn left(store: i64, ahead: i64, there: i64, back: i64) -> Option<Duration> {
         let margin = Duration::from_secs(2);
         let bounds = Bounds { length: LENGTH, slack: LENGTH / 3, margin };

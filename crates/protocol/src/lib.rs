@@ -1,15 +1,15 @@
-//! The state machines of [`dynamodb-idempotency`](https://docs.rs/dynamodb-idempotency): they decide
-//! which request a call sends next and what it returns. A machine never waits, sends requests, reads a
-//! clock or generates random numbers: the library does that and passes the results in.
+//! The state machines of [`dynamodb-idempotency`](https://docs.rs/dynamodb-idempotency). They decide
+//! which request a call sends next and what the call returns. A machine never waits, sends a request,
+//! reads a clock or generates a random number. The library does that and passes the results in.
 //!
 //! [`Acquisition`] acquires a key, and [`Finish`] ends an execution. Both return [`Command`]s, and both
-//! decide from one [`Knowledge`]: the record seen last, and the writes that may still be applied. The
-//! search of the project explores every state that they can reach.
+//! decide from one [`Knowledge`]. The program in `tests/search` explores every state that the machines
+//! can reach.
 //!
 //! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`] and [`Finish`].
 //! `docs/protocol.md` defines the words and the rules.
 //!
-//! This crate is not an interface for users, and makes no promise of stability.
+//! This crate is not an interface for users, and it is not stable.
 #![allow(
     missing_docs,
     clippy::missing_errors_doc,

@@ -1,4 +1,4 @@
-//! What a machine asks for, and the results that it gets.
+//! The commands that a machine returns, and the replies that it gets.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub enum Command<T> {
         bound: Duration,
         max: Duration,
     },
-    /// Neither DynamoDB nor time is needed until the next call of the machine.
+    /// The result. The machine needs no request or pause before its next call.
     Return(T),
 }
 
@@ -39,7 +39,6 @@ pub trait Machine {
     fn woke(&mut self, now: Now) -> Command<Self::Output>;
 }
 
-/// Shared with code that reads the machine between its commands.
 impl<M: Machine> Machine for &Mutex<M> {
     type Output = M::Output;
 
@@ -56,7 +55,7 @@ impl<M: Machine> Machine for &Mutex<M> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
     pub outcome: Outcome,
-    /// Only of a transaction: an earlier try may have been applied, or may still be.
+    /// An earlier try may have been applied, or may still be. Only set for a transaction.
     pub is_in_doubt: bool,
     /// Store time, as the response showed it.
     pub time: Option<StoreTime>,
@@ -68,26 +67,26 @@ pub enum Outcome {
     Write(WriteResult<Header>),
 }
 
-/// The result of a read. `R` is the record, and `E` says what went wrong.
+/// The result of a read. `R` is the record, and `E` the error.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum ReadResult<R, E = Cause> {
-    /// A strongly consistent read returned this.
+    /// From a strongly consistent read.
     Found(Option<R>),
-    /// An eventually consistent read returned this, which may be an earlier state.
+    /// From an eventually consistent read. This may be an earlier state.
     Stale(Option<R>),
     Failed(E),
 }
 
-/// The result of a conditional write. `R` is the record, `E` says what went wrong, and `I` why the
-/// caller's items do not allow a transaction.
+/// The result of a conditional write. `R` is the record, and `E` the error. `I` says why the caller's
+/// items do not allow a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum WriteResult<R, E = Cause, I = ()> {
     Applied,
-    /// Its condition failed. Contains the current record, if DynamoDB returned it.
+    /// The write's condition failed. Contains the current record, if DynamoDB returned it.
     Rejected(Option<R>),
-    /// The caller's items do not allow the transaction: none of it was applied.
+    /// The caller's items do not allow the transaction. Nothing of it was applied.
     ItemsRejected(I),
     /// Not applied, because of a conflict with another write or transaction.
     Conflict(E),
@@ -97,14 +96,14 @@ pub enum WriteResult<R, E = Cause, I = ()> {
     Invalid(E),
     /// Not applied, for any other reason, such as throttling or a denied access.
     NotApplied(E),
-    /// This try or an earlier one had no response, or a server error.
+    /// This try or an earlier one got no response, or a server error.
     Unknown(E),
 }
 
 /// Whether another try of a failed request may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// DynamoDB is out of reach or too busy: a later try may succeed.
+    /// DynamoDB is out of reach or too busy.
     Outage,
     /// Anything else: a later try fails as well.
     Other,

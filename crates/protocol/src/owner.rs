@@ -10,7 +10,7 @@ impl OwnerId {
     /// The length of its text form, in characters.
     pub const TEXT_LENGTH: usize = 32;
 
-    /// Reads the text form: exactly 32 lowercase hex digits, since conditions compare the text.
+    /// Parses the text form: exactly 32 lowercase hex digits, because conditions compare the text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -20,8 +20,8 @@ impl OwnerId {
         u128::from_str_radix(text, 16).ok().map(Self)
     }
 
-    /// The id with its lower half inverted. No call has it, so delayed writes of this owner do not match
-    /// a record that carries it.
+    /// The id with its lower half inverted. No call has it, so DynamoDB rejects delayed writes of this
+    /// owner to a record with it.
     #[must_use]
     pub const fn alternate(self) -> Self {
         Self(self.0 ^ 0xffff_ffff_ffff_ffff)

@@ -1,4 +1,4 @@
-//! What the protocol reads of a record: its owner, its state, and how long it is valid.
+//! The part of a record that the machines read: its owner, its state, and how long it is valid.
 
 use crate::owner::OwnerId;
 use crate::time::Timestamp;
@@ -12,13 +12,13 @@ pub struct Header {
     /// How many of the attempts were released or undone. They do not count for `max_attempts`.
     pub released_attempts: u32,
     pub created_at: Timestamp,
-    /// Of a finished record. No two completions of one owner have the same time.
+    /// Only in a finished record. No two completions of one owner have the same time.
     pub completed_at: Option<Timestamp>,
     /// Epoch seconds.
     pub expires_at: i64,
     /// The size of the map of steps, if the attribute exists.
     pub steps: Option<usize>,
-    /// Whether its fingerprint is that of this call's request.
+    /// Whether the fingerprint is that of this call's request.
     pub is_same_request: bool,
 }
 
@@ -30,7 +30,7 @@ pub enum State {
     Completed,
     /// A failure that is kept.
     Failed,
-    /// No call owns it. Each call may replace it by compare-and-set.
+    /// No call owns the record. Each call may replace it by compare-and-set.
     Released,
 }
 
@@ -75,8 +75,8 @@ impl State {
 /// The version of a record, which a compare-and-set compares.
 ///
 /// A renewal and a completion keep the owner, so a takeover that compared only the owner would overwrite
-/// both. An owner may store a step after its lease has expired, which changes only the number of steps;
-/// a takeover that did not compare it would run the step again.
+/// both. An owner may store a step after its lease has expired. That changes only the number of steps, so
+/// a takeover that did not compare the number would run the step again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
     pub owner: OwnerId,
@@ -86,23 +86,23 @@ pub struct Version {
     pub completion: Option<Completion>,
 }
 
-/// What else the version of a completed record contains.
+/// The part of a version that only COMPLETED records have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
-    /// After a replacement and a release, a slow owner may complete again, with a later attempt.
+    /// Another owner may replace and release the record. A slow owner then completes it again, with the
+    /// later attempt.
     pub attempt: u32,
-    /// In epoch seconds. A call may change only this, so that its own delayed write is rejected.
+    /// In epoch seconds. A call may change only this, to make DynamoDB reject its own delayed write.
     pub expires_at: i64,
 }
 
-/// How an operation's records count its attempts.
+/// The counters of attempts in an operation's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attempts {
-    /// The number of the attempt that runs, or would run.
+    /// The number of the attempt.
     pub number: u32,
-    /// How many attempts do not count for `max_attempts`.
     pub released: u32,
-    /// `None` if nothing was written.
+    /// `None` if no record was written.
     pub created_at: Option<Timestamp>,
 }
 
@@ -157,17 +157,15 @@ impl Header {
         self.state == State::Completed
     }
 
-    /// Whether its retention is over at `now`, in store time. A PENDING record is replaced only if its lease
-    /// has expired too.
+    /// Whether the retention of the record is over at `now`, in store time.
     pub const fn is_past_retention(&self, now: Timestamp) -> bool {
         now.millis() > self.expires_at.saturating_mul(1000)
     }
 }
 
-/// The record that an undo restores: the state of the record that was replaced, with the counters of
-/// `undone`. An abandoned record gets an owner id that no call has, so delayed writes of the call that
-/// undoes are rejected. `None` if the record has to be released, because there is no earlier state to
-/// restore.
+/// The record that an undo restores. It has the state of `taken_over` and the counters of `undone`. An
+/// abandoned record gets an owner id that no call has, so DynamoDB rejects delayed writes of the call
+/// that undoes. `None` if there is no state to restore. The record is then released.
 pub(crate) fn restored(taken_over: Option<&Header>, undone: &Header) -> Option<Header> {
     let taken_over = taken_over?;
     match taken_over.state {

@@ -9,18 +9,17 @@ use crate::rules::Rules;
 use crate::time::{Stamp, StoreTime, Timestamp, Uptime};
 use crate::write::{Form, Write};
 
-/// How long a released record is kept at least. AWS rejects a request that arrives more than 15 minutes
-/// after the time in its signature, and accepts one that is signed 15 minutes ahead. So a request is
-/// delayed by at most 30 minutes, and this is twice as long.
+/// How long a released record is kept at least. This is twice the longest delay of a request, which is
+/// 30 minutes.
 pub(crate) const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// When a record that is released at `now` expires, in epoch seconds: not before its last lease.
+/// When a record that is released at `now` expires, in epoch seconds. It never expires before its lease.
 pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
     now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
 }
 
-/// Extends the retention of a record that a machine has stamped too early, because a clock had
-/// jumped. The machine returns its result after the extension, which does not change the result.
+/// Extends the retention of a record whose `expires_at` is too early, because a clock has jumped. The
+/// machine returns its result after the extension, and the extension does not change the result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Retention<T> {
     /// When the last record was stamped.
@@ -38,13 +37,13 @@ impl<T: Copy> Retention<T> {
         self.stamped_at = stamp.made;
     }
 
-    /// The caller no longer waits for the extension.
+    /// Forgets the extension, because the caller no longer waits for it.
     pub(crate) fn abandon(&mut self) {
         self.extending = None;
     }
 
-    /// Returns `command`, or an extension that precedes it, if `command` returns a result and the record
-    /// that the reply has `shown` expires too early.
+    /// Returns `command`, unless that returns a result and the record that the reply has `shown` expires
+    /// too early. Then the extension is sent first.
     pub(crate) fn verify(
         &mut self,
         rules: &Rules,
@@ -60,8 +59,8 @@ impl<T: Copy> Retention<T> {
         }
     }
 
-    /// The command after a reply, if an extension was in flight. `pause`: the bound of a pause before the
-    /// next try, if there is time for one.
+    /// The command after the reply to an extension, if one was in flight. `pause` returns the bound of the
+    /// pause before the next try, if there is time.
     pub(crate) fn replied(
         &mut self,
         reply: &Reply,
@@ -93,8 +92,8 @@ impl<T: Copy> Retention<T> {
 /// The write that corrects `expires_at` of a record, if the response that has shown the record
 /// proves that it expires too early. The record was stamped at `stamped_at`.
 ///
-/// Only the monotonic clock measures the time since then: a wall clock that was corrected meanwhile would
-/// hide the error.
+/// Only the monotonic clock measures the time since `stamped_at`. If the wall clock was corrected
+/// meanwhile, it would hide the error.
 fn extension(
     rules: &Rules,
     shown: &Header,
@@ -132,8 +131,8 @@ mod tests {
         assert_eq!(released_until(now, lease), 10 + 2 * hour);
     }
 
-    /// What a machine does after it has put a record at `stamped_at` that expires at `expires_at`, and the
-    /// response shows store time 2,000,000 ms, ten seconds after the start.
+    /// The command of a machine that put a record at `stamped_at` that expires at `expires_at`. Ten
+    /// seconds after the start, the response shows store time 2,000,000 ms.
     fn verified(stamped_at: i64, expires_at: i64) -> (Retention<()>, Command<()>) {
         let received = after(Duration::from_secs(10)).local;
         let date = Timestamp::from_millis(2_000_000);
@@ -154,7 +153,7 @@ mod tests {
     #[test]
     fn a_record_that_expires_too_early_is_kept_for_longer() {
         let day = 24 * 3600;
-        // Stamped at 1,990 s or at 2,000 s; two seconds may be wrong.
+        // Stamped at 1,990 s or at 2,000 s. An error of two seconds is not corrected.
         for (stamped_at, enough) in [(0, 1_988 + day), (10_000, 1_998 + day)] {
             assert_eq!(verified(stamped_at, enough).1, Command::Return(()));
             let (_, command) = verified(stamped_at, enough - 1);

@@ -6,13 +6,13 @@ use crate::lease::{Bounds, LeaseTerm, Window};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 use crate::time::{Deadline, Now, Stamp, StoreTime, Timestamp, Uptime};
 
-/// How long before the deadline the last request has to end, so that the answer is returned in time.
+/// The last request ends this long before the deadline, so that the answer is returned in time.
 pub const COMPLETION_MARGIN: Duration = Duration::from_millis(500);
 
-/// The time limit of a request for which no time is left: long enough for a response.
+/// The shortest time limit of a request, even if no time is left.
 pub const MIN_LIMIT: Duration = Duration::from_millis(100);
 
-/// The resolution of a `Date`.
+/// The resolution of a `Date` header.
 pub const DATE_RESOLUTION: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,12 +36,12 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether a completed operation runs again, so that another owner may have replaced its record.
+    /// Whether a completed operation runs again. Another owner may then have replaced its record.
     pub fn replaces_completed(&self) -> bool {
         self.completed == Completed::Execute
     }
 
-    /// When the last round trip has to end, so that the answer is returned before the deadline.
+    /// When the last request must end: [`COMPLETION_MARGIN`] before the deadline.
     pub fn answer_by(&self) -> Option<Deadline> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
@@ -51,7 +51,7 @@ impl Rules {
         self.answer_by().map_or(until, |answer_by| until.min(answer_by))
     }
 
-    /// The time limit of a request, so that the answer is returned before the deadline.
+    /// The time limit of a request that ends by [`answer_by`](Self::answer_by).
     pub fn time_until_answer(&self, now: Now) -> Duration {
         self.answer_by().map_or(Duration::MAX, |until| now.left(until).max(MIN_LIMIT))
     }
@@ -62,29 +62,29 @@ impl Rules {
         now.left(self.before_answer(Deadline::lasting_from(started, timeout)))
     }
 
-    /// The length of a lease that is acquired now. `None` if the deadline is over: nothing may be written.
+    /// The length of a lease that is acquired now. `None` if the deadline is over.
     pub fn lease_length(&self, now: Now) -> Option<Duration> {
         let left = self.deadline.map(|deadline| now.left(deadline));
         let is_over = left.is_some_and(|left| left.is_zero());
         (!is_over).then(|| self.lease.length(left, self.lease_margin()))
     }
 
-    /// The length of a renewal. No deadline bounds it: leases that have one are not renewed.
+    /// The length of a renewal. No deadline bounds it: a lease that ends with a deadline is not renewed.
     pub fn renewed_length(&self) -> Duration {
         self.lease.length(None, self.lease_margin())
     }
 
     /// A lease that begins now. The response to its write verifies it ([`window`](Self::window)).
     ///
-    /// Store time is uncertain after a slow response. The earlier end is chosen then: a lease that is too
-    /// short is stamped again, but one that is too long would stay if the owner crashed.
+    /// After a slow response, store time is uncertain, and the lease gets the earlier end. A lease that is
+    /// too short is stamped again. One that is too long would stay if the owner crashed.
     pub fn term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         self.term_from(stamp.at.min(stamp.earliest.plus(self.lease_margin())), length)
     }
 
-    /// As [`term`](Self::term), for a lease that this call holds. It is bounded by the monotonic clock too,
-    /// so a wall clock that has jumped forward never makes it longer: the owner may crash before it can
-    /// correct the lease. After a freeze it is too short, which the response shows.
+    /// Like [`term`](Self::term), for a lease that this call holds. The monotonic clock bounds it too. So a
+    /// wall clock that jumps forward never makes it longer, even if the owner crashes before it corrects
+    /// the lease. After a freeze the lease is too short, and the response shows that.
     pub fn renewal_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         let earliest = stamp.earliest.min(stamp.by_uptime);
         self.term_from(stamp.at.min(earliest.plus(self.lease_margin())), length)
@@ -103,8 +103,8 @@ impl Rules {
     }
 
     /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if too
-    /// much of the lease is over ([`Lease::slack`]): then it has to be stamped again. No `deadline` bounds a
-    /// lease that was renewed.
+    /// much of the lease is over ([`Lease::slack`]). The call then stamps the lease again. For a lease
+    /// that was renewed, `deadline` is `None`.
     pub fn window(
         &self,
         now: Now,

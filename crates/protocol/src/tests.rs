@@ -1,4 +1,4 @@
-//! What the search does not distinguish: values at their limits, and what one step of a machine leaves.
+//! Tests of what the search does not distinguish: values at their limits, and single steps of a machine.
 
 use std::time::Duration;
 
@@ -70,7 +70,6 @@ fn reply(result: WriteResult<Header>, is_in_doubt: bool) -> Reply {
     Reply { outcome: Outcome::Write(result), is_in_doubt, time: None }
 }
 
-/// The knowledge after one write and its reply.
 fn after_reply(write: &Write, result: WriteResult<Header>, is_in_doubt: bool) -> Knowledge {
     let mut knowledge = Knowledge::new(ME);
     knowledge.send(write);

@@ -1,6 +1,6 @@
 //! Time as values. Nothing here reads a clock.
 //!
-//! A lease is written by one machine and judged by another. Both use store time, DynamoDB's clock, which
+//! One machine writes a lease, and another judges it. Both use store time, DynamoDB's clock, which
 //! each response shows in its `Date` header. An owner stamps its lease with the store time that it has
 //! learned. Another call judges the lease by the `Date` of the response that returned the record.
 //!
@@ -31,7 +31,7 @@ impl Timestamp {
         let epoch = SystemTime::UNIX_EPOCH;
         let time =
             if self.0 < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
-        // Out of the range of the system's clock.
+        // The time is outside the range of `SystemTime`.
         time.unwrap_or(epoch)
     }
 
@@ -66,12 +66,12 @@ pub fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The monotonic clock: milliseconds since a moment before the first call of the process.
+/// A time of the monotonic clock: milliseconds since a moment before the first call of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uptime(pub i64);
 
 impl Uptime {
-    /// The time from `earlier` to `self`, or zero if `earlier` is later.
+    /// Like [`Timestamp::since`].
     pub fn since(self, earlier: Self) -> Duration {
         Timestamp(self.0).since(Timestamp(earlier.0))
     }
@@ -85,8 +85,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// How far the wall clock is ahead of the monotonic clock. If it changes, one of them has jumped or
-    /// stopped.
+    /// How far the wall clock is ahead of the monotonic clock.
     fn lead(self) -> i64 {
         self.wall.0.saturating_sub(self.uptime.0)
     }
@@ -102,7 +101,7 @@ impl Local {
     }
 }
 
-/// An instant by both clocks of this machine. It is over as soon as one of them reaches it.
+/// An instant by both clocks of this machine. It is over as soon as one clock reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deadline {
     pub wall: Timestamp,
@@ -110,7 +109,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The earlier one, by each clock.
+    /// The earlier deadline, by each clock separately.
     pub fn min(self, other: Self) -> Self {
         Self { wall: self.wall.min(other.wall), uptime: self.uptime.min(other.uptime) }
     }
@@ -125,7 +124,7 @@ impl Deadline {
         Self { wall: Timestamp(i64::MAX), uptime }
     }
 
-    /// Whether the two clocks have come apart since it was set.
+    /// Whether the two clocks have come apart since the deadline was set.
     pub fn is_apart(self, now: Local) -> bool {
         let set = Local { wall: self.wall, uptime: self.uptime };
         are_apart(set, now)
@@ -145,9 +144,7 @@ pub struct StoreTime {
     /// The `Date` of the response: store time at some instant between `sent` and `received`, cut to the
     /// second.
     pub date: Timestamp,
-    /// When the request was sent.
     pub sent: Local,
-    /// When the response arrived.
     pub received: Local,
 }
 
@@ -169,8 +166,8 @@ impl StoreTime {
     }
 }
 
-/// How much the lead of the wall clock may change, in ms, before it counts as a jump or a stop. The two
-/// clocks are not read at the same instant.
+/// How much the wall clock's lead may change, in ms, before that counts as a jump or a stop. It always
+/// changes a little, because the clocks are not read at the same instant.
 const APART: u64 = 500;
 
 fn are_apart(before: Local, now: Local) -> bool {
@@ -184,14 +181,14 @@ pub struct Learned {
     pub offset: i64,
     /// Its lower bound.
     pub least: i64,
-    /// Store time was at least this when the last response was received. `None` if it had no `Date`.
+    /// The earliest possible store time when the last response arrived. `None` if that had no `Date`.
     pub floor: Option<Timestamp>,
     pub received: Local,
 }
 
 impl Learned {
-    /// Moves the offset as little as the bounds of the response require, so that the resolution of a `Date`
-    /// never moves a clock that is right.
+    /// Moves the offset as little as the bounds of the response require. So the resolution of a `Date`
+    /// never changes the offset of a correct clock.
     pub fn observe(before: Option<Self>, time: StoreTime) -> Self {
         let StoreTime { date, received, .. } = time;
         let (least, most) = time.bounds();
@@ -205,7 +202,7 @@ impl Learned {
         Self { offset, least, floor: Some(floor), received }
     }
 
-    /// After a response without a `Date`: the local clock is used.
+    /// Uses the local clock, after a response without a `Date`.
     pub fn undated(received: Local) -> Self {
         Self { offset: 0, least: 0, floor: None, received }
     }
@@ -222,25 +219,22 @@ impl Learned {
 
 /// A time that may be written into a record. It exists only after the first response.
 ///
-/// It is the wall clock plus the offset learned last, and never before the earliest time by the
-/// monotonic clock.
-///
-/// A clock that has jumped or stopped since that response makes it wrong. So the machines verify each stamp
-/// by the `Date` of the response that shows it, and correct it if it is wrong.
+/// It is wrong if a clock has jumped or stopped since the last response. So the machines verify each stamp
+/// by the `Date` of the response that shows it, and correct a wrong one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     pub at: Timestamp,
     /// The earliest possible store time, if no clock has jumped since the last response.
     pub earliest: Timestamp,
     /// The earliest store time by the monotonic clock. It is too early after a freeze, but a jump of the
-    /// wall clock does not change it. Without a `Date`, the same as `at`.
+    /// wall clock does not change it. Without a `Date`, it equals `at`.
     pub by_uptime: Timestamp,
-    /// When it was made.
+    /// When the stamp was made.
     pub made: Uptime,
 }
 
-/// An estimate of store time, even before the first response. It is used to judge records if there is no
-/// better time, and never written into a record.
+/// An estimate of store time, even before the first response. A call judges a record by it if the response
+/// has no `Date`. It is never written into a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guess(pub Timestamp);
 
@@ -283,8 +277,7 @@ impl Now {
         self.left(end).is_zero()
     }
 
-    /// The end of a length of time that begins now. Only the monotonic clock counts, however the wall clock
-    /// is set meanwhile.
+    /// The end of a length of time that begins now, by the monotonic clock alone.
     pub fn lasting(self, length: Duration) -> Deadline {
         Deadline::lasting_from(self.local.uptime, length)
     }

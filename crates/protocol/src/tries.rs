@@ -1,4 +1,4 @@
-//! The tries of one write: their time limits, and the back-off between retries.
+//! Time limits of tries, and the back-off between them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// For a write that must be applied.
+    /// Tries of a write that must be applied, with pauses up to 2 s.
     pub const fn until(until: Deadline) -> Self {
         Self::with_pauses_up_to(Duration::from_secs(2), until)
     }
@@ -32,20 +32,19 @@ impl Tries {
         self.pause_before(now, self.until)
     }
 
-    /// As [`pause`](Self::pause), with another deadline.
+    /// Like [`pause`](Self::pause), with another deadline.
     pub(crate) fn pause_before(&mut self, now: Now, end: Deadline) -> Option<Duration> {
         let bound = self.next_pause();
         (bound < now.left(end)).then_some(bound)
     }
 
-    /// The bound of the next pause, without a deadline.
+    /// The bound of the next pause, whatever the deadline.
     pub(crate) fn next_pause(&mut self) -> Duration {
         self.pauses.next_bound()
     }
 }
 
-/// The bounds of pauses, each twice the one before, up to `max`. A pause is a random time in the upper half
-/// of its bound.
+/// The bounds of pauses. Each bound is twice the one before, up to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backoff {
     bound: Duration,

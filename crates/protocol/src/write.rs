@@ -1,5 +1,5 @@
-//! A conditional write of a record as a plain value. What follows its result: `finish/replies.rs` and
-//! `acquisition/replies.rs`.
+//! A conditional write of a record as a plain value. `acquisition/replies.rs` and `finish/replies.rs`
+//! handle its result.
 
 use crate::condition::Condition;
 use crate::record::Header;
@@ -8,7 +8,7 @@ use crate::record::Header;
 pub struct Write {
     pub form: Form,
     pub condition: Condition,
-    /// The values. `form` says which of them are written.
+    /// The values. `form` says which are written.
     pub record: Header,
 }
 
@@ -18,19 +18,19 @@ pub enum Form {
     /// The whole record.
     Put,
     /// The attributes that the machines change. The steps, the fingerprint, `created_at` and unknown
-    /// attributes stay. If there is no record: all of it.
+    /// attributes stay. If there is no record, the whole record is written.
     Update,
     /// `expires_at`, and the lease if the record has one.
     Stamp,
-    /// The attributes of the version: the owner, the lease, `expires_at` of a completed record. The record
-    /// means the same afterwards, and a delayed write that requires the earlier version is rejected.
+    /// The attributes of the version: the owner, the lease, and `expires_at` of a completed record. The
+    /// record keeps its meaning, but DynamoDB rejects a delayed write that requires the earlier version.
     Touch,
     /// The whole record, together with the caller's items.
     Transaction,
 }
 
 impl Write {
-    /// Whether it only changes how long a finished record is kept.
+    /// Whether the write only changes how long a finished record is kept.
     pub fn is_extension(&self) -> bool {
         self.form == Form::Stamp && self.record.state.lease_expires_at().is_none()
     }

@@ -1,9 +1,8 @@
 //! Compresses the bytes of answers.
 //!
-//! Compressed bytes are returned only if they are fewer; [`pack`](super::pack()) keeps them only if they save
-//! write units. Answers that are compressed already,
-//! according to `Content-Encoding` or `Content-Type`, are skipped, and of a large answer a sample
-//! is compressed first.
+//! Compressed bytes are returned only if they are fewer. [`pack`](super::pack()) uses them only if they
+//! save write units. An answer is skipped if its `Content-Encoding` or `Content-Type` shows that it is
+//! compressed already. Of a large answer, a sample is compressed first.
 
 #[cfg_attr(feature = "compression", path = "zstd.rs")]
 #[cfg_attr(not(feature = "compression"), path = "absent.rs")]
@@ -38,7 +37,7 @@ impl Codec {
     }
 }
 
-/// The size of the sample, which is compressed first of bodies of more than twice this size.
+/// The size of the sample. A body of more than twice this size is sampled.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
 /// Returns the compressed bytes of an answer, if they are fewer.
@@ -77,7 +76,7 @@ fn declares_compression(answer: &Answer) -> bool {
     })
 }
 
-/// Common media types whose own format compresses. A type that is missing here only costs a trial.
+/// Common media types with a compressed format. A type that is missing here costs only a trial.
 fn is_compressed_type(media_type: &str) -> bool {
     let (kind, subtype) = media_type.trim().split_once('/').unwrap_or_default();
     match kind {

@@ -7,9 +7,9 @@
 //!   9007199254740993 and 9007199254740992 equal.
 //! - Repeated members are all kept, in their order, because parsers differ in which one they use.
 //!
-//! The text is read once. The members of an object are written in the order in which they are read.
-//! Objects whose members are out of order are recorded, and [`Writer::sorted`] copies the result once,
-//! in order. The time is therefore linear in the length of the text, whatever its depth.
+//! The text is read once, and members are written in the order in which they are read. Objects whose
+//! members are out of order are recorded, and [`Writer::sorted`] copies the result once, in order. The
+//! time is linear in the length of the text, whatever its depth.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use serde::de::IgnoredAny;
 /// The deepest nesting that is accepted, because each level uses a part of the stack.
 const MAX_DEPTH: usize = 128;
 
-/// Which bytes are not copied with the rest of a string.
+/// The bytes of a string that cannot be copied with the rest.
 const IS_SPECIAL: [bool; 256] = {
     let mut is_special = [false; 256];
     let mut control = 0;
@@ -52,7 +52,7 @@ pub(crate) fn canonical(text: &str) -> Option<Vec<u8>> {
 struct Writer<'a> {
     /// The input that is not read yet.
     rest: &'a [u8],
-    /// The input that is not in `out` yet. What of it has been read is in canonical form.
+    /// The input that is not in `out` yet. The part that has been read is in canonical form.
     uncopied: &'a [u8],
     /// The canonical form, except for the order of members.
     out: Vec<u8>,
@@ -165,8 +165,8 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Writes the character of `\uXXXX` or of a surrogate pair. A surrogate without its other half is
-    /// valid JSON and no character: its escape is kept, in lower case.
+    /// Writes the character of `\uXXXX` or of a surrogate pair. A lone surrogate is valid JSON but no
+    /// character, so its escape is kept, in lower case.
     fn unicode_escape(&mut self) -> Option<()> {
         let unit = self.code_unit(0)?;
         let pair = [unit, self.code_unit(6).unwrap_or(0)];

@@ -2,17 +2,17 @@
 //!
 //! Needs the feature `axum`.
 //!
-//! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as
-//!    an argument. A request without one gets a 500 that says why. Use `Option<Execution>` in
-//!    handlers that such requests can reach.
+//! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as an
+//!    argument. A request without one, for example one that passed through, gets a 500. If such
+//!    requests reach the handler, take an `Option<Execution>`.
 //! 2. [`Problem`], [`Error`] and [`RunError`] implement `IntoResponse`, so a handler can return them
-//!    with `?`. They become the same problems that the layer sends. For handler errors that are not
-//!    responses there is [`RunError::into_response_with`].
-//! 3. [`Execution::commit_into_response`] commits, and [`Execution::step_into_response`] stores as
-//!    a step, anything that axum can convert into a response.
-//! 4. A handler whose whole effect is one transaction returns that transaction: see
+//!    with `?`. The client gets the same problems that the layer sends. If the handler's error is not a
+//!    response, use [`RunError::into_response_with`].
+//! 3. [`Execution::commit_into_response`] and [`Execution::step_into_response`] accept every type that
+//!    axum can convert into a response.
+//! 4. A handler whose whole effect is one transaction returns that transaction; see
 //!    [`Http::transaction_layer`](super::Http::transaction_layer).
-//! 5. If an extractor rejects a request (400, 415, 422), the key stays free: see
+//! 5. If an extractor rejects a request (400, 415, 422), the key stays free; see
 //!    [`Http::store_if`](super::Http::store_if).
 //!
 //! ```
@@ -47,10 +47,8 @@
 //! # Ok(()) });
 //! ```
 //!
-//! Add the layer to routes: with `route_layer` of a route, as above, or of a whole `Router`.
-//! `Router::layer` also covers the router's fallback. A `POST` without a key to an unknown path
-//! would then get a 400 instead of a 404, because the layer cannot know that the fallback has no
-//! effect.
+//! Add the layer with `route_layer`, of a route or of a whole `Router`. `Router::layer` also covers the
+//! fallback of the router: a `POST` without a key to an unknown path then gets a 400 instead of a 404.
 
 mod step;
 mod transaction;
@@ -85,7 +83,7 @@ impl<S: Sync> FromRequestParts<S> for Execution {
     }
 }
 
-/// Extracts the running execution; `None` for a request that passed through.
+/// Extracts the running execution, or `None` if the request passed through.
 impl<S: Sync> OptionalFromRequestParts<S> for Execution {
     type Rejection = Infallible;
 
@@ -97,8 +95,8 @@ impl<S: Sync> OptionalFromRequestParts<S> for Execution {
 impl Execution {
     /// Commits items like [`commit_response`](Self::commit_response), with any axum response.
     ///
-    /// Returns the response, for the handler to return. The body of the response is read into
-    /// memory before anything is sent.
+    /// Returns the response, which the handler should return. The body is read into memory before
+    /// anything is sent.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -112,9 +110,9 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// The same as for `commit_response`; and
-    /// [`ErrorKind::InvalidTransaction`](crate::ErrorKind::InvalidTransaction) if reading the response's
-    /// body fails.
+    /// The same as for `commit_response`. Also
+    /// [`ErrorKind::InvalidTransaction`](crate::ErrorKind::InvalidTransaction) if the body of the
+    /// response cannot be read.
     pub async fn commit_into_response(
         &self,
         response: impl IntoResponse,
@@ -137,11 +135,12 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Responds with the error's [problem](Problem). Details that the client must not see go to the log.
+/// Responds with the [problem](Problem) of the error. Details that the client must not see go to the
+/// log.
 ///
-/// For example 503, [`ProblemKind::Unavailable`], or 409, [`ProblemKind::ConditionFailed`]. An error of
-/// the handler's code is 500, [`ProblemKind::Misconfigured`]: a step's name that is used twice, an
-/// invalid transaction, a second commit.
+/// For example, an unavailable DynamoDB is a 503 ([`ProblemKind::Unavailable`]), and a failed condition
+/// is a 409 ([`ProblemKind::ConditionFailed`]). A wrong use of the crate by the handler is a 500
+/// ([`ProblemKind::Misconfigured`]).
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         problem::explain(None, &self).into_response()
@@ -156,10 +155,10 @@ impl<E: IntoResponse> IntoResponse for RunError<E> {
 }
 
 impl<E> RunError<E> {
-    /// Converts the handler's own error with `respond`, or the crate's error into its
-    /// [problem](Problem).
+    /// Converts the error into a response, the handler's own error with `respond`.
     ///
-    /// For handler errors that do not implement `IntoResponse`.
+    /// The crate's error becomes its [problem](Problem). Use it if the handler's error does not
+    /// implement `IntoResponse`.
     ///
     /// ```
     /// use axum::http::StatusCode;

@@ -20,8 +20,8 @@ use crate::run::user_code;
 impl Execution {
     /// Runs a [`step`](Self::step) whose result is any axum response.
     ///
-    /// A later attempt gets the response back. Its body is read into memory. Cookies, the date and
-    /// hop-by-hop headers are [not stored](crate::http): only the first response has them.
+    /// A later attempt gets the stored response. The body is read into memory. Cookies, the date and
+    /// hop-by-hop headers are [not stored](crate::http), so only the first response has them.
     ///
     /// ```no_run
     /// use axum::http::StatusCode;
@@ -38,9 +38,9 @@ impl Execution {
     /// ```
     ///
     /// # Errors
-    /// The same as for `step`. If the conversion into a response or its body panics, or reading the
-    /// body fails, the result cannot be stored: [`ErrorKind::AnswerUnavailable`] with
-    /// [`Error::step_ran`], and no later attempt repeats the step.
+    /// The same as for `step`. [`ErrorKind::AnswerUnavailable`], with [`Error::step_ran`], if the
+    /// conversion into a response panics or its body fails: the result cannot be stored, and no later
+    /// attempt repeats the step.
     pub async fn step_into_response<R, E>(
         &self,
         name: &str,
@@ -79,12 +79,12 @@ struct StepResponse {
     status: u16,
     headers: Vec<(String, TextOrBytes)>,
     body: TextOrBytes,
-    /// The headers of the response itself, which are sent once. Some of them are not stored.
+    /// The headers of the response, which are sent once. Some of them are not stored.
     #[serde(skip)]
     all_headers: Option<HeaderMap>,
 }
 
-/// Text is stored as text, so that it is readable in the console.
+/// Text is stored as text, which is readable in the console.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum TextOrBytes {

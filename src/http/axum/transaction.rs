@@ -13,23 +13,21 @@ use crate::run::transaction::Transaction;
 impl Http {
     /// Creates a layer for handlers whose whole effect is one DynamoDB transaction.
     ///
-    /// A request takes **one** round trip, and so does a repeat. This layer corresponds to
-    /// [`run_transaction`](crate::Call::run_transaction) as [`layer`](Self::layer) does to
-    /// [`run`](crate::Call::run).
+    /// A request takes only **one** round trip, and so does a repeat. The rules are those of
+    /// [`run_transaction`](crate::Call::run_transaction).
     ///
-    /// The handler returns a [`Transaction`] of anything that axum can convert into a response, or
-    /// a `Result` with one. It runs before the first request to DynamoDB, in a repeat too, and must
-    /// have no effect itself. It has no [`Execution`](crate::Execution). The response to a
-    /// transaction with writes is stored whatever its status. A response without a transaction,
-    /// such as an extractor's rejection, is sent but not stored, and leaves the key free.
+    /// The handler returns a [`Transaction`] with anything that axum can convert into a response, or a
+    /// `Result` with one. It runs before the first request to DynamoDB, also in a repeat, so it must
+    /// have no effect itself. It has no [`Execution`](crate::Execution).
     ///
-    /// The body of the response for [`on_condition_failed`](Transaction::on_condition_failed) must
-    /// be in memory, like text and JSON. With a stream the client gets
-    /// [`ProblemKind::ConditionFailed`]. Put layers that change the response around this layer:
-    /// layers below it do not see the response.
+    /// The response to a transaction with writes is stored, whatever its status. A response without a
+    /// transaction, such as an extractor's rejection, is not stored, and the key stays free. The body
+    /// for [`on_condition_failed`](Transaction::on_condition_failed) must be in memory. If it is a
+    /// stream, the client gets [`ProblemKind::ConditionFailed`].
     ///
-    /// A request that passes through (because of its method, or without a key where none is
-    /// required) is unprotected: without writes its response is sent; with writes it gets a 500.
+    /// Layers that change the response must be around this layer, because layers below it do not see
+    /// the response. A request that passes through is unprotected. If its transaction has writes,
+    /// nothing is written, and the client gets a 500.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -57,8 +55,8 @@ impl Http {
     }
 }
 
-/// Passes the transaction to the layer of [`Http::transaction_layer`]. Without that layer nothing
-/// is written, and the response is [`ProblemKind::Misconfigured`].
+/// Passes the transaction to the layer of [`Http::transaction_layer`]. Without that layer, nothing is
+/// written, and the client gets [`ProblemKind::Misconfigured`].
 impl<R: IntoResponse + 'static> IntoResponse for Transaction<R> {
     fn into_response(self) -> Response {
         let detail = "The handler needs a transaction, and no transaction layer is around its route: \

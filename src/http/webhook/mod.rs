@@ -1,4 +1,4 @@
-//! Webhooks: verifies the sender's signature, and uses the event's id as the key.
+//! Webhooks: verifies the signature of the sender, and uses the event's id as the key.
 //!
 //! Needs the feature `webhook`.
 //!
@@ -21,16 +21,14 @@
 //! # Ok(()) });
 //! ```
 //!
-//! 1. The signature is verified first, whatever the request's method and headers. Without a valid
-//!    signature the response is 401 ([`ProblemKind::SignatureInvalid`]), and nothing is looked up,
-//!    replayed or run. The signature is verified even while idempotency is switched off.
-//! 2. The event's id is the key. An event that is delivered again gets the stored answer, so the
-//!    sender knows that it has arrived. While the event is being handled, the response is 409 with
-//!    `Retry-After`, and the sender tries again. A handler that fails with a 5xx leaves the key
-//!    free for the next delivery.
-//! 3. The body is not compared, because senders change parts of it between deliveries (Stripe's
-//!    `pending_webhooks`), and the id already identifies the event. To compare it, use
-//!    [`Http::fingerprint`].
+//! 1. The signature is verified first, whatever the method and headers of the request, and even while
+//!    idempotency is switched off. Without a valid signature, the response is 401
+//!    ([`ProblemKind::SignatureInvalid`]), and nothing is looked up, replayed or run.
+//! 2. The event's id is the key. A redelivered event gets the stored answer. While the first delivery
+//!    is handled, a second one gets 409 with `Retry-After`, and the sender retries. If the handler
+//!    fails with a 5xx, the next delivery runs it again.
+//! 3. The body is not compared, because senders change parts of it between deliveries, such as Stripe's
+//!    `pending_webhooks`. To compare it, use [`Http::fingerprint`].
 //! 4. Events are remembered for at least 30 days; see [`Http::webhook`].
 
 mod signature;
@@ -49,12 +47,11 @@ use super::problem::{Problem, ProblemKind};
 use super::{DEFAULT_MAX_BODY_BYTES, FoundKey, Http, KeyRule, LARGEST_SIGNED_BODY, key_header};
 use crate::clock::Timestamp;
 
-/// The longest time after which a known sender delivers an event again: 30 days, with `stripe
-/// events resend` (<https://docs.stripe.com/cli/events/resend>). The limit for other deliveries is
-/// 3 days at Stripe and GitHub, and 15 days in Stripe's dashboard.
+/// The longest time after which a known sender redelivers an event: 30 days, with `stripe events
+/// resend` (<https://docs.stripe.com/cli/events/resend>).
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// A sender of webhooks: how its signature is verified, and where its event id is.
+/// A sender of webhooks: how to verify its signature, and where to find the event id.
 ///
 /// ```
 /// use dynamodb_idempotency::http::Webhook;
@@ -80,10 +77,10 @@ type Verify = dyn Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync;
 type FindId = dyn Fn(&Parts, &[u8]) -> FoundKey + Send + Sync;
 
 impl Webhook {
-    /// Stripe's webhooks, signed in `Stripe-Signature` over the time and the body.
+    /// Accepts Stripe's webhooks. `Stripe-Signature` signs the time and the body.
     ///
-    /// The signature may be at most 5 minutes old, compared with DynamoDB's clock. The key is the
-    /// event's `id` (`evt_…`). Pass several secrets while you rotate them.
+    /// The key is the event's `id` (`evt_…`). The signature may be at most 5 minutes old by DynamoDB's
+    /// clock. While you rotate secrets, pass the old and the new one.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -96,11 +93,11 @@ impl Webhook {
         Self::known("stripe", stripe, secrets, TEXT)
     }
 
-    /// GitHub's webhooks, signed in `X-Hub-Signature-256` over the body.
+    /// Accepts GitHub's webhooks. `X-Hub-Signature-256` signs the body.
     ///
-    /// The key is `X-GitHub-Delivery`, which a redelivery repeats. GitHub does not sign that
-    /// header: an attacker who recorded a delivery could send it again as a different one, so use
-    /// HTTPS only.
+    /// The key is `X-GitHub-Delivery`, which is the same in a redelivery. GitHub does not sign that
+    /// header. An attacker who recorded a delivery could send it again under another key, so use only
+    /// HTTPS.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -115,16 +112,15 @@ impl Webhook {
         Self { max_body_bytes: LARGEST_SIGNED_BODY, ..github }
     }
 
-    /// Standard Webhooks, which `OpenAI`, Svix and others send.
+    /// Accepts Standard Webhooks, which `OpenAI`, Svix and others send.
     ///
-    /// The signature is in `webhook-signature`, over `webhook-id`, `webhook-timestamp` (at most 5
-    /// minutes from DynamoDB's clock) and the body. The key is `webhook-id`. Svix's customers, such
-    /// as Clerk and Resend, send `svix-id`, `svix-timestamp` and `svix-signature` instead; these
-    /// are read if `webhook-id` is absent.
+    /// The key is `webhook-id`. The header `webhook-signature` signs the id, `webhook-timestamp` and
+    /// the body. The timestamp may differ from DynamoDB's clock by at most 5 minutes. If `webhook-id`
+    /// is absent, `svix-id`, `svix-timestamp` and `svix-signature` are used, which customers of Svix
+    /// such as Clerk and Resend send.
     ///
-    /// A secret is Base64 after `whsec_`, as the sender shows it. Only symmetric signatures (`v1`)
-    /// are verified, not those of Ed25519 (`v1a`). See
-    /// <https://github.com/standard-webhooks/standard-webhooks>.
+    /// A secret is Base64 after `whsec_`, as the sender shows it. Only symmetric signatures (`v1`) are
+    /// verified, not Ed25519 (`v1a`). See <https://github.com/standard-webhooks/standard-webhooks>.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -141,11 +137,12 @@ impl Webhook {
         })
     }
 
-    /// Another sender's webhooks, which `is_signed` verifies.
+    /// Accepts the webhooks of another sender, which `is_signed` verifies.
     ///
-    /// It gets the request's head, and its body byte for byte as it arrived. Compare signatures in
-    /// constant time, as `Mac::verify_slice` of the crate `hmac` does. The key is the body's member
-    /// `id`, or that of [`json_id`](Self::json_id) or [`header_id`](Self::header_id).
+    /// `is_signed` receives the head of the request, and the exact bytes of the body. Compare
+    /// signatures in constant time, as `Mac::verify_slice` of the crate `hmac` does. The key is the
+    /// member `id` of the body, unless you call [`json_id`](Self::json_id) or
+    /// [`header_id`](Self::header_id).
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -177,7 +174,7 @@ impl Webhook {
         self.id(move |_, body| Ok(json_id(&pointer, body)))
     }
 
-    /// Takes the event's id from a header. A request that repeats the header is rejected with 400.
+    /// Takes the event's id from a header. If the header is repeated, the request is rejected with 400.
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -189,7 +186,7 @@ impl Webhook {
         self.id(move |parts, _| key_header::parse_verbatim(&parts.headers, &name, false))
     }
 
-    /// A sender whose signatures `verify` checks, with the event's id in the body's member `id`.
+    /// A sender whose signatures `verify` checks. The event's id is the member `id` of the body.
     fn verified_by(
         verify: impl Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync + 'static,
     ) -> Self {
@@ -239,18 +236,17 @@ fn json_id(pointer: &str, body: &[u8]) -> Option<String> {
 }
 
 impl Http {
-    /// Accepts webhooks, whose event id is the key.
+    /// Accepts webhooks, with the event id as the key.
     ///
-    /// The [`Webhook`] defines how the signature is verified and where the id is. See
+    /// The [`Webhook`] says how to verify the signature and where to find the id. See
     /// [`webhook`](mod@super::webhook) for the rules.
     ///
-    /// - Every request is verified and made idempotent, whatever its method. A signed request
-    ///   without an id is rejected with 400, even with [`key_optional`](Self::key_optional).
-    /// - [`retention`](crate::Policy::retention) becomes at least 30 days, because senders may
-    ///   deliver an event again after days. [`policy`](Self::policy) after this call can set less.
-    /// - It is a configuration error to combine a webhook with [`header`](Self::header),
-    ///   [`key`](Self::key), [`methods`](Self::methods) or a second webhook, or to give it no
-    ///   secret.
+    /// - Every request is verified and made idempotent, whatever its method. A signed request without
+    ///   an id is rejected with 400, even with [`key_optional`](Self::key_optional).
+    /// - [`retention`](crate::Policy::retention) becomes at least 30 days. To set less, call
+    ///   [`policy`](Self::policy) after this method.
+    /// - A webhook without a secret is a configuration error. So is a webhook with
+    ///   [`header`](Self::header), [`key`](Self::key), [`methods`](Self::methods) or a second webhook.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {

@@ -13,8 +13,8 @@ use sha2::Sha256;
 use crate::clock::Timestamp;
 use crate::http::key_header::only;
 
-/// How far the time of a signature may differ from now (for Stripe: be in the past), as in the senders' own
-/// libraries.
+/// How far in the past a signature's time may be and, except for Stripe's, in the future. As in the
+/// senders' own libraries.
 const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// How many signatures of a request are compared. A sender sends one for each of its secrets, and
@@ -114,8 +114,8 @@ pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8], _: Timestamp
     secrets.verify(&[body], std::iter::once(signature))
 }
 
-/// Returns the headers with a delivery's id, time and signatures: those of the specification, or those of
-/// Svix, whose default names differ.
+/// Returns the names of the headers with a delivery's id, time and signatures: those of the
+/// specification, or Svix's own.
 pub(super) fn standard_headers(parts: &Parts) -> [&'static str; 3] {
     if parts.headers.contains_key("webhook-id") {
         ["webhook-id", "webhook-timestamp", "webhook-signature"]

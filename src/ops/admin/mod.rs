@@ -151,8 +151,8 @@ impl<'a> Admin<'a> {
         check_scopes(self.table(), scopes).await
     }
 
-    /// Returns how far DynamoDB's clock is ahead of this machine's, in ms, by its responses so far;
-    /// and the difference that is tolerated.
+    /// Returns how far DynamoDB's clock is ahead of this machine's, in milliseconds, as the responses
+    /// so far show it, and the tolerated difference.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -166,7 +166,7 @@ impl<'a> Admin<'a> {
         (self.table().clock.offset(), self.core.clock_tolerance)
     }
 
-    /// Returns the error of a request to the table that a tool has sent itself.
+    /// Converts the error of a request that a tool itself has sent to the table.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -207,7 +207,7 @@ impl<'a> Admin<'a> {
         &self.table().schema
     }
 
-    /// Describes the keys of a table, and those that the schema expects. They are equal if it fits.
+    /// Describes the keys of a table, and the keys that the schema expects. They are equal if it fits.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

@@ -27,7 +27,7 @@ use crate::store::record::Item;
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Released {
-    /// The record is released, by this request or another one. The next request runs the operation
+    /// This request or another one has released the record. The next request runs the operation
     /// again.
     Released,
     /// The record no longer exists: its retention ended, or it was deleted.

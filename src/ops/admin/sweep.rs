@@ -7,9 +7,9 @@ use crate::error::Error;
 impl Admin<'_> {
     /// Deletes an item if it has not changed since it was read. Returns whether it was deleted.
     ///
-    /// DynamoDB's time to live does the same for free. A table without one (a global table with
-    /// strong consistency) grows without bounds otherwise. The permission `dynamodb:DeleteItem` is
-    /// needed by operators only, not by functions.
+    /// DynamoDB's time to live does the same for free. Use this for a table without it, such as a
+    /// global table with strong consistency, which would grow without bounds. Only operators need
+    /// the permission `dynamodb:DeleteItem`, not functions.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

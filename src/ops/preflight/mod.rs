@@ -21,17 +21,16 @@ const OWN_SCOPE: &str = "preflight";
 impl Idempotency {
     /// Checks the table and the permissions, and opens the connection.
     ///
-    /// Call it when a process starts: it then reports a wrong deployment in one line, before the
-    /// first customer's request fails.
+    /// Call it when a process starts. It reports a wrong deployment in one line, before the first
+    /// customer's request fails.
     ///
-    /// It sends only item requests, all of them concurrently, so it takes one round trip for any
-    /// number of scopes, and no additional permissions. Nothing is written: its writes require an
-    /// owner that does not exist, under a key that no record can have (`scope#`). Each costs one
-    /// write unit.
+    /// It needs no additional permissions, and takes one round trip for any number of scopes,
+    /// because all its requests are concurrent. Nothing is written: its writes require an owner that
+    /// does not exist, under a key that no record can have (`scope#`). Each costs one write unit.
     ///
     /// It checks whether the records of each scope, and the parts of its large answers, may be read
     /// and written. A role that may use the scope of an operation may also use its tenants, so do
-    /// not name them. For a role that is limited to a tenant, name that tenant's scope.
+    /// not name them. For a role that is limited to one tenant, name that tenant's scope.
     ///
     /// The settings of the table, such as its time to live, are not checked:
     /// `idempotency doctor` checks them, and [`create_table`](Self::create_table) sets them.
@@ -94,10 +93,11 @@ impl Idempotency {
 
     /// Opens the connection: fetches credentials and learns DynamoDB's time with one request.
     ///
-    /// For the start of a process without checks; [`preflight`](Self::preflight) does this too. It
-    /// reads the item `preflight#`, which no record can have, for half a read unit. A response that
-    /// denies or throttles the request also succeeds, because the connection is open. While
-    /// idempotency is [switched off](crate::Builder::disabled), nothing is sent.
+    /// Use it at the start of a process if you do not call [`preflight`](Self::preflight), which
+    /// opens the connection too. It reads the item `preflight#`, which no record can have, for half
+    /// a read unit. It also succeeds if DynamoDB denies or throttles the request, because the
+    /// connection is open then. While idempotency is [switched off](crate::Builder::disabled),
+    /// nothing is sent.
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), dynamodb_idempotency::Error> {

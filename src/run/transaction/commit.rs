@@ -29,23 +29,22 @@ pub(crate) struct Commit {
 }
 
 impl Execution {
-    /// Writes `items` and the completed record with `response` as its answer, in one transaction:
-    /// all of it, once, or nothing. Then the operation is complete, and this is its answer whatever
-    /// the handler returns. [`run`](crate::Call::run) returns it as its own type.
+    /// Writes `items` and the completed record with the answer `response`, in one transaction.
+    ///
+    /// DynamoDB applies all of it, once, or nothing. Then the operation is complete, and `response` is its
+    /// answer, whatever the handler returns. [`run`](crate::Call::run) deserializes it as its own type.
     ///
     /// The items are your own writes and condition checks, at most
-    /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and
-    /// region. The commit succeeds only while this execution owns its record: not after another one
-    /// has taken over, but even after the lease has expired if no other call has taken over.
+    /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and region. The
+    /// commit succeeds only while this execution owns its record. If the lease has expired, it still succeeds
+    /// until another call takes over.
     ///
-    /// Conflicts with other transactions, throttling and lost responses are tried again, for
-    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline.
-    /// If DynamoDB does not confirm by then, one more write moves the end of the lease by a
-    /// millisecond, so that the commit can no longer be applied. The handler keeps the key and may
-    /// commit again. A commit whose future is dropped half-way is resolved when the handler returns.
-    ///
-    /// The answer is stored in the record, compressed, and the record has at most 400 KB. Store a
-    /// reference instead of a larger answer.
+    /// The crate retries after conflicts with other transactions, throttling and lost responses, for
+    /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline. If DynamoDB
+    /// does not confirm by then, one more write makes sure that the commit can no longer be applied. The
+    /// handler keeps the key and may commit again. If the future of a commit is dropped half-way, the crate
+    /// resolves the commit when the handler returns. The record has at most 400 KB, with the compressed
+    /// answer. If an answer is larger, store a reference to it.
     ///
     /// HTTP handlers use [`commit_response`](Self::commit_response).
     ///
@@ -64,10 +63,10 @@ impl Execution {
     /// # Errors
     /// After [`ErrorKind::ConditionFailed`] (see [`Error::condition_failed`]),
     /// [`ErrorKind::InvalidTransaction`], [`ErrorKind::Unavailable`] and [`ErrorKind::Configuration`] (a
-    /// table or a permission is missing) nothing was written, and the execution continues: the handler
-    /// may commit something else or answer without a commit. `Unavailable` means that, until the time
-    /// was over, other transactions held the items, DynamoDB throttled or did not confirm, or the future
-    /// of another commit of this execution was not polled.
+    /// table or a permission is missing), nothing was written, and the execution continues. The handler may
+    /// commit something else, or answer without a commit. `Unavailable` means that the time was over while
+    /// other transactions held the items, DynamoDB throttled or did not confirm, or another commit of this
+    /// execution was not polled.
     ///
     /// After other kinds the execution has ended, and the handler's return value is not stored:
     /// [`ErrorKind::AlreadyCommitted`], [`ErrorKind::LeaseLost`], [`ErrorKind::NothingCommitted`],

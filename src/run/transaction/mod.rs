@@ -1,8 +1,7 @@
 //! Effects that happen exactly once: the business writes and the record in one DynamoDB transaction.
 //!
-//! [`Execution::commit`](crate::Execution::commit) ends a running operation with one;
-//! [`Call::run_transaction`](crate::Call::run_transaction) makes one of a whole
-//! operation.
+//! [`Execution::commit`](crate::Execution::commit) ends a running operation with a transaction.
+//! [`Call::run_transaction`](crate::Call::run_transaction) runs a whole operation as one.
 
 mod commit;
 pub(crate) mod items;
@@ -29,7 +28,7 @@ pub(crate) fn not_serializable(reason: &str) -> Error {
     Error::invalid_transaction(format!("the answer cannot be serialized: {reason}"))
 }
 
-/// The answer of an operation and the writes that are its effect. Either all are written, once, or none.
+/// The answer of an operation and the writes that are its effect. Either all are applied, once, or none.
 ///
 /// ```
 /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -74,7 +73,7 @@ impl<T> Transaction<T> {
         !self.nothing_executed || !self.items.is_empty()
     }
 
-    /// An answer that is stored, so far without any writes.
+    /// Creates a transaction with an answer to store, and no writes yet.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -90,8 +89,8 @@ impl<T> Transaction<T> {
         Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }
     }
 
-    /// An answer that is sent and not stored, with nothing written and the key free: the request
-    /// was rejected, and may be sent again corrected. With items added it is an ordinary answer.
+    /// Creates a transaction that rejects the request. Its answer is sent and not stored, nothing is written,
+    /// and the key stays free for a corrected request. If you add items, the answer is stored.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -110,7 +109,7 @@ impl<T> Transaction<T> {
         Self { nothing_executed: true, ..Self::new(response) }
     }
 
-    /// Adds one write or condition check; see [`items`](Self::items).
+    /// Adds one write or condition check, as [`items`](Self::items) does.
     ///
     /// ```
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -125,8 +124,8 @@ impl<T> Transaction<T> {
         self
     }
 
-    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS) in all. An item that
-    /// does not say what it returns when its condition fails returns the item (`ALL_OLD`).
+    /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS) in
+    /// all. If an item does not set what a failed condition returns, it returns the item (`ALL_OLD`).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -151,9 +150,10 @@ impl<T> Transaction<T> {
         self
     }
 
-    /// The answer that is stored instead if a condition of these items does not hold, for example
-    /// "insufficient funds". `None` stores nothing, and the call fails with
-    /// [`ErrorKind::ConditionFailed`](crate::ErrorKind::ConditionFailed). It costs one more round trip.
+    /// Sets the answer to store instead if a condition of an item fails, such as "insufficient funds". If the
+    /// closure returns `None`, nothing is stored, and the call fails with
+    /// [`ErrorKind::ConditionFailed`](crate::ErrorKind::ConditionFailed). Storing the answer costs one more
+    /// round trip.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

@@ -17,12 +17,11 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 /// SHA-256 and reveals nothing about its input. Send [`uuid`](Self::uuid), which is also its
 /// `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
 ///
-/// **How long it protects** depends on the other service: until that service forgets the key
-/// (Stripe: at least 24 hours). A later attempt makes the call again. If one can come, look the
-/// effect up before the call. Conversely, once this operation's own
-/// [`Policy::retention`](crate::Policy::retention) has ended, the same key starts a new operation,
-/// but with the old derived keys. If that should be a new call, add a date or a generation to the
-/// key or the scope.
+/// **How long it protects** depends on the other service. Once that service has forgotten the key
+/// (Stripe: after at least 24 hours), a later attempt makes the call again. If that can happen,
+/// look the effect up before the call. Once the [retention](crate::Policy::retention) of this
+/// operation has ended, its key starts a new operation, but with the same derived keys. If that
+/// operation should make new calls, add a date or a generation to the key or the scope.
 ///
 /// ```
 /// use dynamodb_idempotency::derive_key;

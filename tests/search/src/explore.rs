@@ -1,4 +1,4 @@
-//! Breadth-first search of every state of a row: the first violation is a shortest one. Two threads.
+//! Searches every state of a row breadth-first, so the first violation is a shortest one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,4 +1,4 @@
-//! Hashing of what is small: by folded multiplication, as in wyhash, eight bytes at a time.
+//! Hashes small values by folded multiplication, as in wyhash, eight bytes at a time.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 

@@ -1,7 +1,7 @@
-//! Every state that the machines of the protocol can come to, as they are shipped.
+//! Searches every state that the protocol's machines can reach, as they are shipped.
 //!
-//! `cargo run --profile search -p protocol-search` searches all rows at the bounds that are whole in CI's time;
-//! `-- --mutants` proves that it would find a broken rule; `-- --callers 3 --faults 2 --row default
+//! `cargo run --profile search -p protocol-search` searches all rows, within bounds that CI can complete.
+//! `-- --mutants` proves that the search finds broken rules. `-- --callers 3 --faults 2 --row default
 //! --seconds 600` goes further. `README.md` has the figures.
 
 mod args;

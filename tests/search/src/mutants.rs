@@ -1,4 +1,4 @@
-//! Proof that the search can fail: each rule of the protocol that is broken is found.
+//! Proves that the search finds each broken rule of the protocol.
 
 use std::time::Duration;
 

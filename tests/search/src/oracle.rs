@@ -1,4 +1,4 @@
-//! What must hold, judged by the table and by the results of calls, never by the state of a machine.
+//! Checks the guarantees by the table and by the results of calls, never by a machine's state.
 
 use std::hash::Hash;
 

@@ -1,4 +1,4 @@
-//! The policies that are searched, one a row.
+//! The policies that are searched, one per row.
 
 use std::time::Duration;
 

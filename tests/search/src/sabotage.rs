@@ -1,4 +1,4 @@
-//! Broken rules: proof that the search notices.
+//! Broken rules, which the search must find.
 //!
 //! The machines have no switches. `sabotage.patch` adds them to a copy of the crate, in which this
 //! program is built again and searches for each broken rule. A patch that no longer applies fails

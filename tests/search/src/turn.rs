@@ -1,5 +1,5 @@
-//! One step of one process, as the library's driver takes it: the result goes into the machine, and the
-//! machine's next command is kept.
+//! One step of a process, as the library's driver takes it. It passes a result to the machine, and keeps
+//! the machine's next command.
 
 use std::sync::Arc;
 

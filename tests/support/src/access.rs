@@ -1,4 +1,4 @@
-//! What a request asks IAM for.
+//! IAM permissions that a request needs.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

@@ -3,8 +3,8 @@
 //!
 //! - [`Store`] is one table of the engine under test: DynamoDB Local at `DYNAMODB_ENDPOINT`, or
 //!   else an embedded engine inside the test's own runtime.
-//! - [`Link`] is how one caller reaches it: its [`Wire`] counts requests and can lose, delay or
-//!   answer them; its [`LocalClock`] can be wrong.
+//! - [`Link`] is one caller's connection to it. Its [`Wire`] counts requests and can lose, delay or
+//!   answer them. Its [`LocalClock`] can be wrong.
 //! - [`made_up_time`] advances time only while no task can make progress.
 //! - [`Gate`] blocks a request or a handler until the test opens it.
 //! - [`panicking`] has user code that panics.

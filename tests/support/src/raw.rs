@@ -1,4 +1,4 @@
-//! The record by hand: names, types and units as `docs/protocol.md` fixes them.
+//! Records by hand, with the names, types and units of `docs/protocol.md`.
 
 use std::collections::HashMap;
 use std::time::SystemTime;

@@ -11,7 +11,7 @@ use crate::policy::Outage;
 use crate::time::Now;
 
 impl Acquisition {
-    /// The other owner that was seen last.
+    /// The lease of the other owner that was seen last.
     pub(super) const fn observed(&self) -> Option<ObservedLease> {
         match self.obstacle {
             Obstacle::Running(observed) => Some(observed),
@@ -25,11 +25,11 @@ impl Acquisition {
         observed.left.checked_sub(now.local.uptime.since(observed.at))
     }
 
-    /// Ends the call after an error. If DynamoDB is out of reach, the result is `InProgress` if another
-    /// owner was seen, else the handler may run under [`Outage::Open`].
+    /// Ends the call after an error. In an outage, the result is [`Reason::InProgress`] if another owner's
+    /// lease is live. Otherwise the handler may run under [`Outage::Open`].
     pub(super) fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.goal == Goal::Own {
-            // The lease may have expired since, and this call may own the record now.
+            // The other lease may have expired since.
             if let Some(lease_left) = self.lease_left_of_other(now) {
                 return self.end(now, Reason::InProgress { lease_left });
             }
@@ -46,7 +46,7 @@ impl Acquisition {
         self.rules.outage == Outage::Open && self.obstacle == Obstacle::Nothing && !is_resolved
     }
 
-    /// Ends the call without having run anything. An acquisition that may have been applied is undone first.
+    /// Ends a call that has run nothing. An acquisition that may have been applied is undone first.
     pub(super) fn end(&mut self, now: Now, reason: Reason) -> Command {
         match self.goal {
             Goal::Own if self.knowledge.may_hold_key() => self.undo(now, reason),

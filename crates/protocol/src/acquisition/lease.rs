@@ -36,7 +36,7 @@ impl Acquisition {
         }
     }
 
-    /// Begins a write. From the third one on, a pause comes first.
+    /// Begins a write. From the third write on, a pause comes first.
     pub(super) fn write(&mut self, now: Now, intent: Intent) -> Command {
         if self.goal == Goal::LookUp {
             return self.end(now, Reason::Free);
@@ -46,7 +46,6 @@ impl Acquisition {
             self.is_contended = true;
             return self.contended(now, intent);
         }
-        // Back off after losing the race twice.
         if self.writes > 2 {
             self.back_off(now, AfterPause::Write(intent))
         } else {
@@ -54,7 +53,7 @@ impl Acquisition {
         }
     }
 
-    /// Other calls keep writing to this key, or DynamoDB confirms no lease.
+    /// Ends the call: other calls keep writing to this key, or DynamoDB confirms no lease.
     fn contended(&mut self, now: Now, intent: Intent) -> Command {
         if let Intent::Restamp { .. } = intent {
             return self.give_up(now, Reason::NoLease, Cause::Outage);

@@ -40,14 +40,14 @@ pub enum Resolution {
     Refuse,
 }
 
-/// What the caller of the machine does once the machine needs neither DynamoDB nor time.
+/// What the caller of the machine does next, without a request or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Next {
     /// Run the hook about the record that was seen last, then call [`Acquisition::resolved`].
     RunHook,
-    /// The items of the transaction were rejected. If there is an answer to store without them, call
-    /// [`Acquisition::answer_without_items`], else [`Acquisition::no_answer`].
+    /// The items of the transaction were rejected. The caller calls
+    /// [`Acquisition::answer_without_items`] if there is an answer to store, else [`Acquisition::no_answer`].
     AnswerForFailedCondition,
     /// The call owns the key: run the handler within this window.
     Run(Window),
@@ -61,9 +61,9 @@ type Command = crate::machine::Command<Next>;
 /// The result of a call that has run no handler. "The record" is the one that the last response has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallResult {
-    /// The record has the answer.
+    /// The record contains the answer.
     Replay,
-    /// The record has the hook's resolution.
+    /// The record contains the hook's resolution.
     Reconciled,
     /// The transaction was applied.
     Executed,
@@ -80,7 +80,7 @@ pub enum Reason {
     },
     Mismatch,
     Abandoned,
-    /// It has failed for good. The record has the failure, if it was kept.
+    /// The operation has failed for good. The record contains the failure, if it was stored.
     Failed,
     /// There is no answer to replay. Only under [`Goal::LookUp`].
     Free,
@@ -89,7 +89,7 @@ pub enum Reason {
     /// The last response was an error.
     Error,
     TimedOut,
-    /// No stamp of the lease was confirmed to be right.
+    /// No response proved that the lease is right.
     NoLease,
 }
 
@@ -110,40 +110,38 @@ pub struct Acquisition {
     knowledge: Knowledge,
     step: Step,
     started: Uptime,
-    /// When every response must have arrived.
     budget: Deadline,
-    /// The tries of a transaction. They end before the budget, so that time for a read is left.
+    /// The tries of a transaction. They end before the budget, so that a read can follow.
     tries: Tries,
     writes: u32,
     waiting: Backoff,
     obstacle: Obstacle,
-    /// A version that this call tried to replace had changed, or a transaction of another call was
-    /// running.
+    /// Whether another call was seen to write.
     is_contended: bool,
     /// The record that this call took over, or tried to.
     taken_over: Option<Header>,
     attempts: Attempts,
-    /// The time of the transaction, or of the answer that replaces it. No two completions of a call have
-    /// the same time.
+    /// The time of the transaction, or of the answer that is stored instead. No two completions of a call
+    /// have the same time.
     completed_at: Option<Timestamp>,
     /// `completed_at` of the transaction whose items were rejected.
     rejected_at: Option<Timestamp>,
-    /// When the record of the transaction expires, in epoch seconds.
+    /// `expires_at` of the transaction, in epoch seconds.
     expires_at: i64,
     retention: Retention<Next>,
-    /// The ends of leases that this call has stamped. None is stamped again, or else a delayed copy of the
-    /// stamp that replaced it would match.
+    /// The ends of leases that this call has stamped. It stamps none of them again, because a delayed copy
+    /// of the write that replaced one would match.
     stamped: Vec<Timestamp>,
     /// What the hook has decided about this version.
     resolution: Option<(Version, Resolution)>,
     resolved_at: Option<Timestamp>,
     /// The version that a resolution in doubt replaces.
     doubtful_resolution: Option<Version>,
-    /// Of the response that is being handled.
+    /// Store time, as the current response shows it.
     time: Option<StoreTime>,
     undo_tries: u32,
-    /// The reason to report once no transaction of this call can still be applied, and how often the call
-    /// has tried to replace the version that the transaction requires.
+    /// The reason to report once no transaction of this call can still be applied. The number counts the
+    /// tries to replace the version that the transaction requires.
     ending: Option<(Reason, u32)>,
 }
 
@@ -158,10 +156,10 @@ enum Step {
         intent: Intent,
     },
     Pausing(AfterPause),
-    /// A transaction to send again unchanged, after a pause; or one whose items were rejected.
+    /// A transaction that is sent again after a pause, or whose items were rejected.
     Retrying(Write, Intent),
     Undoing(Write, Reason),
-    /// The version that a transaction in doubt requires is replaced.
+    /// Replacing the version that a transaction in doubt requires.
     Superseding(Write),
 }
 
@@ -188,7 +186,6 @@ enum Intent {
     Restamp {
         lease_expires_at: Timestamp,
     },
-    /// Write the hook's resolution.
     Resolve(Resolution),
 }
 
@@ -197,12 +194,11 @@ enum Intent {
 enum Obstacle {
     Nothing,
     Running(ObservedLease),
-    /// The record that was read forbids a run, or it could not be read. After a stale read, this may no
-    /// longer be true.
+    /// The record forbids a run, or it could not be read. If the read was stale, the record may have changed
+    /// since.
     MustNotRun,
 }
 
-/// The lease of another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ObservedLease {
     left: Duration,
@@ -318,7 +314,7 @@ impl Acquisition {
         self.budget
     }
 
-    /// For the handler, after [`Next::Run`] and [`Next::RunUnprotected`].
+    /// The input of [`Finish`](crate::Finish), after [`Next::Run`] and [`Next::RunUnprotected`].
     pub fn grant(&self) -> Grant {
         Grant {
             knowledge: self.knowledge.clone(),
@@ -353,8 +349,8 @@ impl Acquisition {
         self.resolve(now, resolution)
     }
 
-    /// The time limit of the next request: half of the rest of the budget, so that a read or an undo can follow, and
-    /// within the deadline.
+    /// The time limit of the next request, within the deadline. It is half of what is left of the budget, so
+    /// that a read or an undo can follow.
     fn limit(&self, now: Now) -> Duration {
         (now.left(self.budget) / 2).min(self.rules.time_until_answer(now))
     }
@@ -364,7 +360,7 @@ impl Acquisition {
         self.begin_tries(now);
     }
 
-    /// A quarter of the budget is left for the read after the last try.
+    /// Leaves a quarter of the budget for the read after the last try.
     fn begin_tries(&mut self, now: Now) {
         let longest = self.rules.completion_timeout.min(now.left(self.budget) / 4 * 3);
         self.tries.until = self.rules.before_answer(now.lasting(longest));

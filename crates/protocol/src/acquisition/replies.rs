@@ -61,7 +61,7 @@ impl Acquisition {
         self.write(now, Intent::Create)
     }
 
-    /// A failed read does not end the wait for another owner, and a transaction has time for another read.
+    /// Continues the wait for another owner. A transaction reads again after an outage.
     pub(super) fn after_failed_read(&mut self, now: Now, cause: Cause) -> Command {
         if let Some(observed) = self.observed()
             && !self.rules.wait_left(now, self.started).is_zero()

@@ -424,7 +424,7 @@ fn an_undo_that_meets_another_record_ends_after_the_third_try() {
     let ended = |result| acquisition.clone().replied(now(), &reply(result));
     assert_eq!(ended(WriteResult::Rejected(None)), nothing(Reason::TimedOut));
     assert_eq!(ended(WriteResult::Unknown(Cause::Outage)), nothing(Reason::TimedOut));
-    // Another call has the record, so this one never will.
+    // Another call's record rules the acquisition out.
     assert_eq!(ended(WriteResult::Rejected(Some(pending(OTHER)))), nothing(Reason::TimedOut));
     let own = WriteResult::Rejected(Some(pending(ME)));
     for _ in 0..2 {

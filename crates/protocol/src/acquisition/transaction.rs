@@ -12,7 +12,7 @@ use crate::write::{Form, Write};
 
 impl Acquisition {
     /// Continues after [`Next::AnswerForFailedCondition`] with an answer that is stored without the items.
-    /// Its time distinguishes it from the transaction.
+    /// Its `completed_at` differs from that of the transaction.
     pub fn answer_without_items(&mut self, now: Now) -> Command {
         self.goal = Goal::Transact { form: Form::Put };
         self.rejected_at = self.completed_at.take();
@@ -70,7 +70,7 @@ impl Acquisition {
         }
     }
 
-    /// Sends the same transaction again, if there is time. DynamoDB recognizes its token.
+    /// Sends the same transaction again, if there is time.
     fn retry(&mut self, now: Now, write: Write, intent: Intent) -> Command {
         let Some(bound) = self.tries.pause(now) else {
             return self.end(now, Reason::Error);
@@ -79,8 +79,8 @@ impl Acquisition {
         Command::Pause { bound, max: bound }
     }
 
-    /// Reports that nothing was written, once no transaction of this call can still be applied. While
-    /// one can, the version that it requires is replaced first.
+    /// Ends the call once no transaction of this call can still be applied. Until then, the call replaces
+    /// the version that the transaction requires.
     pub(super) fn end_transaction(&mut self, now: Now) -> Command {
         let Some((reason, tries)) = self.ending else { return done(CallResult::Unknown) };
         if let Some(own) = self.knowledge.own().filter(|own| own.is_completed()) {
@@ -116,7 +116,7 @@ impl Acquisition {
     ) -> Command {
         let is_superseded = match result {
             WriteResult::Applied => true,
-            // An earlier try was applied.
+            // An earlier try of this write was applied.
             WriteResult::Rejected(Some(seen)) => seen.version() == write.record.version(),
             _ => false,
         };
@@ -126,8 +126,8 @@ impl Acquisition {
         self.end_transaction(now)
     }
 
-    /// Replaces the version that a delayed write of this call requires by another version with the same
-    /// meaning. An owner that runs under the record keeps it.
+    /// The write that replaces the version that a delayed write of this call requires. The new version means
+    /// the same, and an owner that is running keeps the record.
     pub(super) fn superseding_write(&mut self, now: Now) -> Option<Write> {
         let unowned = self.knowledge.me().alternate();
         let Seen::Record(seen) = self.knowledge.seen() else {
@@ -139,8 +139,8 @@ impl Acquisition {
         let record = match seen.state {
             // The owner stays, because the keys of the answer's parts contain it.
             State::Completed => Header { expires_at: seen.expires_at + 1, ..seen.clone() },
-            // The owner may be slow and still complete the record. A later end, because a delayed renewal
-            // would restore the version if the end were earlier.
+            // The owner may be slow and still complete the record. The new end is later, because a delayed
+            // renewal would move an earlier one back.
             State::Pending { lease_expires_at } => {
                 let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
                 Header { state, ..seen.clone() }

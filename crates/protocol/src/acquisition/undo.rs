@@ -14,11 +14,11 @@ use crate::write::{Form, Write};
 const MAX_UNDO_TRIES: u32 = 3;
 
 impl Acquisition {
-    /// Undoes an acquisition that was applied, or may be. Even if no time is left, one request is sent:
-    /// the process may have been frozen. If it fails, the key is free when the lease expires.
+    /// Undoes an acquisition that was applied, or may be. It sends one request even if no time is left: the
+    /// process may have been frozen. If the request fails, the key is free when the lease expires.
     pub(super) fn undo(&mut self, now: Now, reason: Reason) -> Command {
         // A process that does not know store time has written nothing, unless a restored snapshot has
-        // made it forget.
+        // made it forget the time.
         let Some(stamp) = now.stamp() else { return self.report(reason) };
         self.retention.stamped(stamp);
         let retained = stamp.at.plus(self.rules.retention).seconds_up();
@@ -41,8 +41,8 @@ impl Acquisition {
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
     }
 
-    /// An undo that was rejected has shown another record. If this call owns the key by now, it undoes
-    /// again. If an acquisition may still be applied to the version seen, that version is replaced.
+    /// A rejected undo has shown the record. If this call owns it, the call undoes again. If an acquisition
+    /// may still be applied to the record, the call replaces its version.
     pub(super) fn after_undo(
         &mut self,
         now: Now,
@@ -65,7 +65,7 @@ impl Acquisition {
 
     /// A record that no call owns. The attempt does not count, because no handler has seen it.
     pub(super) fn released(&self, stamp: Stamp) -> Header {
-        // A delayed completion of an answer that this call has replaced must not be applied again.
+        // If this call has replaced an answer, a delayed completion must not restore that answer.
         let has_replaced_answer = self.taken_over.as_ref().is_some_and(Header::is_completed);
         let attempt = self.attempts.number.saturating_sub(u32::from(!has_replaced_answer));
         let expires_at = released_until(stamp.at, stamp.at);

@@ -11,7 +11,7 @@ use crate::record::{Header, State};
 use crate::rules::Rules;
 use crate::time::Timestamp;
 
-/// What a call does about a record, as it was seen.
+/// What a call does about the record that it saw last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
@@ -91,7 +91,7 @@ pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rul
             }
             (Takeover::Execute, _) => Decision::TakeOver,
         },
-        // D9: whatever the request.
+        // D9: of any request.
         (State::Released, _) => Decision::Replace { attempts: record.attempt },
     }
 }

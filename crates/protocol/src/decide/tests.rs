@@ -29,7 +29,6 @@ fn pending(lease_expires_at: Timestamp) -> Header {
     record(State::Pending { lease_expires_at })
 }
 
-/// The rules of the default policy.
 const DEFAULT: Rules = Rules {
     completed: Completed::Replay,
     failure: Failure::Release,

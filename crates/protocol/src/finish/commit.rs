@@ -22,15 +22,15 @@ impl Finish {
         }
     }
 
-    /// Items are about to be sent without a record. Until [`items_ended`](Self::items_ended), their outcome
-    /// is unknown.
+    /// Notes that items are about to be sent without a record. Their outcome is unknown until
+    /// [`items_ended`](Self::items_ended).
     pub fn begin_items(&mut self) -> Result<(), NoCommit> {
         self.may_commit()?;
         self.stage = Stage::Over(FinishResult::Unknown);
         Ok(())
     }
 
-    /// `None` if the handler continues.
+    /// Notes the result of the items. `None` if the handler continues.
     pub fn items_ended(&mut self, result: Option<FinishResult>) {
         self.stage = result.map_or(Stage::Open, Stage::Over);
     }
@@ -52,7 +52,7 @@ impl Finish {
         self.knowledge.may_transact()
     }
 
-    /// The time of a completion at `now`, which differs from that of each commit.
+    /// The `completed_at` of a completion at `now`. It differs from that of each commit.
     pub(super) fn next_completion(&self, now: Timestamp) -> Timestamp {
         self.completed_at.map_or(now, |last| now.max(last.shifted(1)))
     }
@@ -79,7 +79,7 @@ impl Finish {
         self.held().and(Term::LeaseExpiresAt(self.recorded_lease))
     }
 
-    /// The last response may have shown the lease in our record.
+    /// Notes the end of the lease, if the last response has shown it.
     pub(super) fn note_lease(&mut self) {
         let own = self.knowledge.own().and_then(|own| own.state.lease_expires_at());
         self.recorded_lease = own.unwrap_or(self.recorded_lease);
@@ -97,7 +97,7 @@ impl Finish {
     }
 
     fn closing_write(&self) -> Write {
-        // The write changes no other attribute than the lease.
+        // The write changes only the lease.
         let later = LeaseTerm { lease_expires_at: self.recorded_lease.shifted(1), expires_at: 0 };
         let LeaseTerm { lease_expires_at, expires_at } = later.unlike(&self.corrected);
         let state = State::Pending { lease_expires_at };
@@ -106,8 +106,8 @@ impl Finish {
         Write { form: Form::Touch, condition: self.recorded_lease_held(), record }
     }
 
-    /// The record is PENDING and ours. The handler continues, unless a commit that may still be applied
-    /// requires the end of the lease that was shown: then that end is moved again.
+    /// The record is PENDING, and this call owns it. The handler continues, unless a commit that may still
+    /// be applied requires the current end of the lease. Then that end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if let Some(nothing) = self.knowledge.no_effect() {
             self.knowledge.rule_out_completion();
@@ -117,8 +117,8 @@ impl Finish {
         self.retry(now, Some(write), Purpose::CloseOff { completed_at })
     }
 
-    /// The handler has returned. If its commits have ended the operation, the result is theirs. A commit
-    /// whose future was dropped is resolved first by the write `on_doubt`.
+    /// Forbids further commits, because the handler has returned. If a commit has ended the operation, its
+    /// result is returned. The write `on_doubt` resolves a commit whose future was dropped.
     pub fn close(&mut self, now: Now, on_doubt: FailureWrite) -> Option<Command> {
         let interrupted = self.interrupted();
         if let Stage::Over(result) = self.stage {
@@ -128,9 +128,9 @@ impl Finish {
         interrupted.map(|completed_at| self.resolve_commit(now, completed_at, on_doubt))
     }
 
-    /// The handler was stopped at the end of its lease. If its commits have ended the operation, the result
-    /// is theirs. A commit in doubt is only read, not resolved: a failed or released record would let the
-    /// operation run again at once, whatever else the handler had done.
+    /// Like [`close`](Self::close), for a handler that was stopped at the end of its lease. A commit in doubt
+    /// is only read, not resolved. A failed or released record would let the operation run again at once,
+    /// whatever else the handler had done.
     pub fn expire(&mut self, now: Now) -> Option<Command> {
         let interrupted = self.interrupted();
         match self.stage {
@@ -158,9 +158,8 @@ impl Finish {
         purpose.completed_at()
     }
 
-    /// Fails the attempt, so that a commit in flight is rejected: it requires a PENDING record, and the
-    /// record of an owner is never PENDING again. An execution without a record has none to fail, so it
-    /// only reads.
+    /// Fails the attempt, so that DynamoDB rejects a commit in flight. A commit requires a PENDING record,
+    /// and a record that has left PENDING never returns to it under the same owner.
     pub(super) fn resolve_commit(
         &mut self,
         now: Now,

@@ -17,24 +17,24 @@ impl Finish {
         self.is_lost
     }
 
-    /// A write of a step has met another owner.
+    /// Notes that a write of a step has met another owner.
     pub fn lose(&mut self) {
         self.is_lost = true;
     }
 
-    /// A response has shown store time.
+    /// Adjusts the window to the store time of a response.
     pub fn heard(&mut self, time: Option<StoreTime>) {
         if let (Some(window), Some(time)) = (&mut self.window, time) {
             *window = window.heard(time);
         }
     }
 
-    /// The handler was stopped: nothing runs under the lease, and it is not renewed.
+    /// Ends the renewals, because the handler was stopped.
     pub fn stop(&mut self) {
         self.window = None;
     }
 
-    /// The epoch if there is no lease.
+    /// The end of the lease, or the epoch if there is none.
     pub(super) fn lease_expires_at(&self) -> Timestamp {
         self.window.map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
     }
@@ -90,8 +90,7 @@ impl Finish {
             Outcome::Read(_) | Outcome::Write(_) => return Renewal::Failed,
         };
         let Some(lease_expires_at) = lease_expires_at else {
-            // A write that ends the record may be in flight. Only its result shows whether the lease was
-            // lost.
+            // A write that ends the record may be in flight. Its result decides.
             if !matches!(self.step, Step::Idle) || self.is_over() {
                 return Renewal::Ended;
             }

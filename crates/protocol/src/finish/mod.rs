@@ -1,8 +1,5 @@
 //! The machine that finishes an execution: it holds the lease, stores the answer, keeps a failure or
-//! releases the key, and commits.
-//!
-//! A commit, a release and a kept failure require the owner's PENDING record, so DynamoDB applies at most one
-//! of them. A completion also accepts a RELEASED record: an owner sends a completion or a release, never both.
+//! releases the key, and commits. An owner never sends both a completion and a release.
 
 mod commit;
 mod lease;
@@ -22,10 +19,10 @@ use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
 use crate::write::Write;
 
-/// How long an execution without a record tries to store its answer after all.
+/// How long an execution without a record tries to store its answer.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How an execution ended, or one of its commits.
+/// How an execution, or one of its commits, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum FinishResult {
@@ -35,7 +32,7 @@ pub enum FinishResult {
     Committed,
     /// The failure is kept, the key is free, or nothing had to be written.
     FailureWritten,
-    /// Another owner has the record, or there was none for a commit. Nothing was applied, and no commit will be.
+    /// Another owner has the record, or a commit met no record. Nothing was applied, and no commit will be.
     LeaseLost,
     /// The record is released, failed or absent. No commit was applied, and none will be.
     NothingWritten(NoCompletion),
@@ -90,7 +87,7 @@ pub struct Finish {
     window: Option<Window>,
     is_protected: bool,
     is_lost: bool,
-    /// The ends of leases that were corrected, or that a commit required. None is stamped again, or else a
+    /// The ends of leases that were corrected, or that a commit required. None is stamped again, because a
     /// delayed write that requires it would match.
     corrected: Vec<Timestamp>,
     /// The end of the lease that a response has shown in the record last. A commit requires it, so it
@@ -146,25 +143,23 @@ enum Purpose {
     Commit {
         completed_at: Timestamp,
     },
-    /// Move the end of the lease, so that a commit in doubt is applied before that or never. The handler
-    /// keeps the key.
+    /// Move the end of the lease, so that a commit in doubt is applied before this write or never. The
+    /// handler keeps the key.
     CloseOff {
         completed_at: Timestamp,
     },
-    /// Keep the failure or release the key. `is_in_doubt`: the outcome of an earlier try is unknown.
+    /// Keep the failure or release the key. If `is_in_doubt`, the outcome of an earlier try is unknown.
     Fail {
         is_in_doubt: bool,
     },
-    /// Fail the attempt, so that a commit in doubt is applied before that or never.
+    /// Fail the attempt, so that a commit in doubt is applied before this write or never.
     ResolveCommit {
         completed_at: Timestamp,
     },
-    /// Read whether a commit was applied.
     FindCommit,
 }
 
 impl Purpose {
-    /// The time of this completion.
     const fn completed_at(self) -> Option<Timestamp> {
         match self {
             Self::Complete { completed_at }
@@ -204,15 +199,15 @@ impl Finish {
         matches!(self.stage, Stage::Over(_) | Stage::Closed)
     }
 
-    /// When TTL may delete the finished record, in epoch seconds: not before the lease expires, even if the
-    /// retention is shorter. So a late completion is not deleted while the lease is still live.
+    /// When TTL may delete the finished record, in epoch seconds. This is never before the lease expires,
+    /// even if the retention is shorter.
     fn expires_at(&self, ended_at: Timestamp) -> i64 {
         let retained = ended_at.plus(self.rules.retention);
         retained.max(self.lease_expires_at()).seconds_up()
     }
 
-    /// As [`expires_at`](Self::expires_at), for a record whose answer has parts. They are written once, so
-    /// the time includes the tries of the completion and the renewals meanwhile.
+    /// Like [`expires_at`](Self::expires_at), for a record whose answer has parts. The parts are written
+    /// once, so the time includes the tries of the completion and the renewals meanwhile.
     pub fn parts_expire_at(&self, stamp: Stamp) -> i64 {
         let ended_at = self.next_completion(stamp.at);
         let renewed = self.rules.lease.renewed(self.rules.deadline).unwrap_or_default();
@@ -232,7 +227,7 @@ impl Finish {
         self.rules.before_answer(now.lasting(longest))
     }
 
-    /// Stores the answer, at least until `kept_until` in epoch seconds.
+    /// Stores the answer. The record is kept at least until `kept_until`, in epoch seconds.
     pub fn complete(&mut self, now: Now, kept_until: i64, until: Deadline) -> Command {
         self.stage = Stage::Closed;
         self.begin(now, Order::Complete { kept_until }, until)

@@ -77,7 +77,7 @@ impl Finish {
         }
     }
 
-    /// A read or a rejected write has shown the record, or that there is none.
+    /// Continues after a read or a rejected write has shown the record, or its absence.
     pub(super) fn after_record(
         &mut self,
         now: Now,
@@ -89,7 +89,7 @@ impl Finish {
         }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
-            // This execution has sent no commit, so it did not complete it. The handler's error is returned.
+            // This execution has sent no commit, so it did not complete the record.
             Some((State::Completed, _))
                 if matches!(purpose, Purpose::Fail { .. }) && self.completed_at.is_none() =>
             {
@@ -113,7 +113,7 @@ impl Finish {
                 Purpose::FindCommit => Command::Return(FinishResult::Unknown),
             },
             None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
-            // Its retention is over, or it was deleted.
+            // There is no record: it was deleted.
             None => match purpose {
                 Purpose::Fail { .. } | Purpose::CloseOff { .. } | Purpose::ResolveCommit { .. } => {
                     self.unheld(purpose)
@@ -127,8 +127,8 @@ impl Finish {
         }
     }
 
-    /// The same completion over a record that was released after a later attempt. It keeps that attempt,
-    /// because a handler has seen the number.
+    /// The same completion over a record that was released after a later attempt. The record keeps that
+    /// attempt's number, because a handler has seen it.
     pub(super) fn completion_over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
         let is_later = write.condition.attempt_limit()? < seen.attempt;
@@ -137,7 +137,7 @@ impl Finish {
         (is_later && seen.state == State::Released).then_some(Write { condition, record, ..*write })
     }
 
-    /// The record is released, failed or absent.
+    /// Ends a request after which the record is released, failed or absent.
     pub(super) fn unheld(&mut self, purpose: Purpose) -> Command {
         match (purpose, self.knowledge.no_effect()) {
             (Purpose::Fail { .. }, _) if !self.has_commit_in_doubt() => {
@@ -148,7 +148,7 @@ impl Finish {
         }
     }
 
-    /// Another owner has the record, or it is gone.
+    /// Ends a request that met another owner's record, or no record.
     pub(super) fn lost(&mut self, now: Now, purpose: Purpose) -> Command {
         let may_be_replaced =
             self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();
@@ -183,7 +183,7 @@ impl Finish {
         }
     }
 
-    /// The result of a commit ends the operation. That of a completion is only returned.
+    /// Returns the result. That of a commit also ends the operation.
     pub(super) fn concluded(&mut self, purpose: Purpose, result: FinishResult) -> Command {
         match purpose {
             Purpose::Complete { .. } => Command::Return(result),

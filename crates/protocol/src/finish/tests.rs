@@ -121,7 +121,7 @@ fn a_commit_in_doubt_is_closed_off_by_a_later_end_of_the_lease() {
     assert!(finish.has_commit_in_doubt());
     assert!(commit.condition.holds(Some(&pending(ME))));
     assert!(!commit.condition.holds(Some(&lasting_until(lease_end().shifted(1)))));
-    // Its time is over before the reply.
+    // The commit's time is over before the reply.
     let closing = sent(finish.replied(after(Duration::from_secs(2)), &unknown()));
     assert_eq!(closing.form, Form::Touch);
     assert!(closing.condition.holds(Some(&pending(ME))));
@@ -166,7 +166,7 @@ fn a_commit_whose_future_was_dropped_is_resolved_by_the_failure() {
     let _ = sent(finish.commit(now(), a_second()));
     let release = sent(finish.close(now(), FailureWrite::Release).unwrap());
     assert_eq!(release.record.state, State::Released);
-    // Without a record there is none to fail.
+    // An execution without a record can only read.
     let mut finish = self::finish(false);
     let _ = sent(finish.commit(now(), a_second()));
     let read = finish.close(now(), FailureWrite::Release).unwrap();
@@ -216,7 +216,7 @@ fn a_wrong_end_of_the_lease_is_corrected_to_one_that_was_never_stamped() {
 fn a_response_shortens_the_window_if_a_clock_has_stopped() {
     let mut finish = finish(true);
     let before = finish.window().unwrap();
-    // Twenty seconds that the monotonic clock has missed.
+    // The monotonic clock has missed twenty seconds.
     let received = Local { wall: START.wall.plus(Duration::from_secs(20)), uptime: Uptime(0) };
     finish.heard(Some(StoreTime { date: received.wall, sent: received, received }));
     assert!(finish.window().unwrap().end.uptime < before.end.uptime);
@@ -321,7 +321,7 @@ fn a_commit_in_doubt_that_meets_another_owner_is_unknown_unless_it_can_no_longer
         let shown = Reply { is_in_doubt: true, ..rejected(Some(pending(OTHER))) };
         committed_with(finish, &shown)
     };
-    // It was not applied: no other call replaces a completed record.
+    // The commit was not applied: no other call replaces a completed record.
     assert_eq!(doubtful(finish_once(true)), returns(FinishResult::LeaseLost));
     // It may have been applied, and replaced.
     assert_eq!(doubtful(finish(true)), returns(FinishResult::Unknown));
@@ -397,7 +397,7 @@ fn the_parts_of_an_answer_do_not_expire_before_its_record() {
 #[test]
 fn a_commit_after_a_dropped_one_that_may_have_been_applied_and_replaced_is_unknown() {
     let mut finish = finish(true);
-    // Its future is dropped, and the handler commits again.
+    // The handler drops the first commit's future.
     let _ = sent(finish.commit(now(), a_second()));
     let again = finish.commit(now(), a_second());
     let shown = rejected(Some(pending(OTHER)));

@@ -15,8 +15,8 @@ impl Finish {
         self.carry_out(now, order)
     }
 
-    /// A process that has never learned store time reads first. An execution without a record may never
-    /// have had a response.
+    /// Sends the write. Without store time, a read comes first: an execution without a record may never have
+    /// had a response.
     pub(super) fn carry_out(&mut self, now: Now, order: Order) -> Command {
         let Some(stamp) = now.stamp() else { return self.learn(now, order) };
         self.attempts.created_at.get_or_insert(stamp.at);
@@ -75,7 +75,7 @@ impl Finish {
     pub(super) fn failure_write(&self, stamp: Stamp, failure: FailureWrite) -> Write {
         let expires_at = self.expires_at(stamp.at);
         let failed = self.header(stamp, State::Failed, Some(stamp.at), expires_at);
-        // A handler has seen the attempt, so its number is not used again; but it does not count.
+        // A handler has seen the attempt, so its number is not used again. The attempt does not count.
         let released_attempts = self.attempts.released.saturating_add(1);
         let undone = Header { released_attempts, ..failed.clone() };
         let kept = match failure {
