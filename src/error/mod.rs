@@ -105,9 +105,9 @@ pub enum ErrorKind {
     LeaseLost,
     /// The lease expired or was lost while the handler ran, and the handler was stopped
     /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may
-    /// have happened. Retry with the same key**, and use a longer lease. The record did not change.
-    /// Once the lease has expired by DynamoDB's clock, [`Takeover`](crate::policy::Takeover) or the
-    /// hook decides about a repeat.
+    /// have happened. Retry with the same key**, and use a longer lease. The record did not change. A
+    /// commit in doubt can still be applied until another call takes over. Once the lease has expired
+    /// by DynamoDB's clock, [`Takeover`](crate::policy::Takeover) or the hook decides about a repeat.
     LeaseExpired,
     /// The deadline of the call has passed, or is too near for the operation. **Retry.** Nothing ran.
     DeadlineExceeded,

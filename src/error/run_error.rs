@@ -100,8 +100,8 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     }
 }
 
-/// `E` need not implement `Error`, so that `?` works in a handler that returns `Box<dyn Error>`. The
-/// handler's error is therefore not a source here.
+/// `Box<dyn Error>` does not implement `Error`, so `E` need not implement it either. The handler's
+/// error is therefore not a source here.
 impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {

@@ -369,7 +369,7 @@ impl<R> Consumer<R> {
 
     /// Sets what happens to a message that cannot be read. Default: [`FailureAction::Report`].
     ///
-    /// Such a message is a record of another source, lacks the expected envelope, or has an invalid
+    /// Such a message is a record of another source in the batch, lacks the envelope, or has an invalid
     /// key. If the key is a member of the payload, a payload that is not JSON cannot be read either.
     ///
     /// ```
@@ -424,7 +424,7 @@ impl<R> Consumer<R> {
 }
 
 impl Consumer<SqsMessage> {
-    /// Sets the envelope that contains the key, the payload and the fingerprint of each message.
+    /// Removes an envelope from each message. Key, payload and fingerprint are those of its content.
     ///
     /// [`on_malformed`](Self::on_malformed) decides about a message without this envelope.
     ///

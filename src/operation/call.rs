@@ -76,9 +76,9 @@ impl Call {
 impl<Hook> Call<Hook> {
     /// Stores a failure of the handler and returns the same error to repeats.
     ///
-    /// `E` is the type of the handler's error. The failure policy becomes [`Failure::Replay`].
-    /// [`Failure::Retain`] stays in force: the operation runs again while attempts are left, and then repeats
-    /// get the error.
+    /// `E` is the type of the handler's error. The failure policy becomes [`Failure::Replay`], unless it
+    /// is [`Failure::Retain`]. Under `Retain`, the operation runs again while attempts are left, and then
+    /// repeats get the error.
     ///
     /// A call whose handler has errors of another type does not compile:
     ///

@@ -164,8 +164,8 @@ pub enum LargeAnswers {
     /// completed, and they expire with it.
     ///
     /// The first run takes one additional round trip, and up to one additional write unit per part.
-    /// A large answer that does not compress takes more round trips: the parts that are written at
-    /// once take up at most two and a half times the answer's size in memory. Each replay takes one
+    /// Storing an answer takes at most two and a half times its size in memory, so the parts of a
+    /// large answer that does not compress are written in several round trips. Each replay takes one
     /// additional round trip, or more if the answer is above a megabyte.
     ///
     /// The parts must be written within half of

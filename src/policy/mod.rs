@@ -80,8 +80,9 @@ pub struct Policy {
     /// The largest answer that is stored or read, in bytes. At least 1 KiB, at most 1 GiB; default
     /// 10 MiB.
     ///
-    /// The limit applies before compression, and after an [`AnswerCodec`](crate::AnswerCodec) has
-    /// encoded the answer. A larger answer completes the operation, but only the reason is stored.
+    /// The limit applies to the answer before compression, and to the output of an
+    /// [`AnswerCodec`](crate::AnswerCodec). A larger answer completes the operation, but only the
+    /// reason is stored.
     /// Repeats get [`ErrorKind::AnswerUnavailable`].
     pub max_answer_bytes: usize,
 }
