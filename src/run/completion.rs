@@ -123,7 +123,8 @@ impl Execution {
         report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
-    /// How the answer is stored. A commit may still be applied: then its answer counts, not the handler's.
+    /// How the answer was stored. `OutcomeUnknown` if a commit may still be applied, because its answer
+    /// would count.
     fn storage(&self, of_record: Storage) -> Result<Storage, End> {
         if self.finish().has_commit_in_doubt() {
             return Err(commit_unknown().into());
@@ -193,8 +194,8 @@ impl Execution {
         answer.map_or_else(|| lease_lost().into(), End::Replayed)
     }
 
-    /// Ends a failed execution by the policy. The result of the write does not replace the handler's own
-    /// error; that of a commit does, which [`close`](Self::close) returns.
+    /// Ends a failed execution by the policy. The caller gets the handler's error, whatever the result of
+    /// this write. Only the result of a commit replaces it; [`close`](Self::close) returns that.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
         let Inner { core, call, steps, .. } = &*self.inner;
         // Not locked while the user's codec runs.

@@ -46,7 +46,8 @@ pub(crate) struct Session<'a> {
     sent: Option<(Write, String)>,
     /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
-    /// The generation of the key in the cache before the last request, to cache the answer in that record.
+    /// The cache's generation of the key before the last request. The answer that the request returns is
+    /// cached only if the key was not invalidated since.
     generation: Option<Generation>,
     /// The record that this call took over, or tried to.
     pub(crate) taken_over: Option<Record>,
@@ -384,7 +385,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Reports an answer that has no stored form: the handler's, or of an acquisition the hook's.
+/// Logs that an answer cannot be stored: the handler's in an execution, the hook's in an acquisition.
 pub(crate) fn report_unstorable(kind: SessionKind, operation: &str, reason: &str) {
     match kind {
         SessionKind::Execution => tracing::error!(

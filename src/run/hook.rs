@@ -87,7 +87,7 @@ impl Abandoned {
         self.record.header.attempt
     }
 
-    /// Returns when the operation started, after its last release, by DynamoDB's clock.
+    /// Returns when the first attempt, or the first after a release, started, by DynamoDB's clock.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {

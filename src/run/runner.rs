@@ -153,7 +153,7 @@ where
     returned
 }
 
-/// Replaces what the handler returned by the end of its commits.
+/// Replaces the handler's result with `end`, the outcome of its commits.
 fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) -> RunOutcome<V, E> {
     let has_failed = matches!(outcome, RunOutcome::Failed(_) | RunOutcome::Panicked(..));
     match &end {

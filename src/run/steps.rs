@@ -213,7 +213,8 @@ impl Execution {
         }
     }
 
-    /// Whether a write was rejected because an earlier try of it was applied. An error if it never can be.
+    /// Whether the record that rejected a step's write has the step, so that an earlier try was applied.
+    /// An error if the step can no longer be stored.
     fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
         let record = Record::decode(&self.inner.core.table.schema, item)?;
         if record.header.owner != self.inner.me {

@@ -30,7 +30,7 @@ pub(crate) enum Obstacle {
     General(Error),
 }
 
-/// A request of calls that needs its own permission.
+/// A kind of request that calls send. IAM permits each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Get,

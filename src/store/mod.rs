@@ -136,9 +136,9 @@ impl Table {
         self.put(item, condition, limit).await
     }
 
-    /// Stores a step of an operation: as a member of the map of steps, or as a new map. An owner
-    /// stores only one value under a name, and a delayed request for a new map finds one, so delayed
-    /// requests change nothing.
+    /// Stores a step of an operation: as a member of the map of steps, or as a new map. A delayed
+    /// request changes nothing: a member already has its value, because an owner stores only one under
+    /// a name, and a new map is rejected if there is one.
     pub(crate) async fn store_step(
         &self,
         (key, owner): (&RecordKey, OwnerId),

@@ -42,7 +42,7 @@ struct ObserverInterceptor(Arc<Snapshot>);
 pub(crate) struct Snapshot {
     /// Requests carry `connection: close`, so that the pool keeps no connection.
     pub(crate) is_ahead: AtomicBool,
-    /// The hook before the snapshot has run.
+    /// `before_snapshot` has run.
     pub(crate) is_prepared: AtomicBool,
 }
 

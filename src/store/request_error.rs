@@ -146,7 +146,7 @@ pub(super) fn explain(
     (ErrorKind::Configuration, message)
 }
 
-/// The reader of the hint: the author of a function, or a developer.
+/// Whether this process is a Lambda function. A hint then names its role, otherwise your credentials.
 fn is_function() -> bool {
     std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }

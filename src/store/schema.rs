@@ -29,7 +29,7 @@ pub enum Attribute {
     LeaseExpiresAt,
     /// When the record expires, in epoch seconds. The table's TTL attribute.
     ExpiresAt,
-    /// When the operation started, after its last release, in epoch milliseconds.
+    /// When the first attempt, or the first after a release, started, in epoch milliseconds.
     CreatedAt,
     /// When the operation succeeded or failed, in epoch milliseconds.
     CompletedAt,

@@ -1,5 +1,5 @@
-//! Writes the record together with the caller's items, in one transaction. If DynamoDB cancels it, the
-//! record's reason, if it has a record, comes first and decides first.
+//! Writes the record together with the caller's items, in one transaction. If DynamoDB cancels it, it
+//! gives a reason for each item. The record is the first item, and a reason for it decides alone.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -16,8 +16,8 @@ use crate::owner::OwnerId;
 use crate::record::{Completion, Header, State, Status, Version};
 use crate::time::Timestamp;
 
-/// Alternatives, of which at least one must hold with all of its terms. Copies share them: a write is
-/// kept by the machine, by its knowledge and by the request.
+/// Alternatives, of which at least one must hold with all of its terms. Clones share the alternatives,
+/// because the machine, its knowledge and the request each keep the write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Condition {
     alternatives: Arc<Vec<Vec<Term>>>,
@@ -86,8 +86,8 @@ impl Condition {
         Self::held_by(owner).or(&[Term::Absent])
     }
 
-    /// The owner holds the record, or no call does: it is absent, or it was released after this attempt or
-    /// an earlier one. The effect has happened, so its answer is stored there too.
+    /// The owner holds the record, or the record is absent, or it was released after this attempt or an
+    /// earlier one. In all three cases the answer is stored, because the effect has happened.
     pub fn completable_by(owner: OwnerId, attempt: u32) -> Self {
         let released = [Term::Status(Status::Released), Term::AttemptAtMost(attempt)];
         Self::held_by_or_absent(owner).or(&released)
@@ -192,7 +192,8 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)` can, unless `record` is COMPLETED: a release after that has a later attempt.
+    /// - `Status(Released)` can, unless `record` is COMPLETED. A condition has this term with a limit of
+    ///   the attempt or with an owner, and a release after COMPLETED satisfies neither.
     /// - `AttemptAtMost` can, because an undo lowers `attempt`.
     /// - `Absent` cannot. With a retention of at least half an hour, no record is deleted while a request
     ///   that was sent before can still arrive.

@@ -14,8 +14,8 @@ pub struct Knowledge {
     /// a record proves that a delayed copy of it would be rejected.
     possible: Vec<Write>,
     seen: Seen,
-    /// The outcome of a completion stayed unknown: of a transaction, or of an answer that was written
-    /// without a lease.
+    /// The outcome of a completion stayed unknown: of a transaction, or of another write that completes
+    /// a record which this call does not hold.
     has_lost_completion: bool,
 }
 
@@ -37,7 +37,7 @@ impl Seen {
 }
 
 /// Proof that no completion of this call was applied or can still be. A handler may have run.
-/// [`Knowledge::no_effect`] makes it, or a machine without transactions.
+/// [`Knowledge::no_effect`] creates it, and so does a machine that sends no transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoCompletion(());
 
@@ -128,7 +128,7 @@ impl Knowledge {
         }
     }
 
-    /// DynamoDB returned this record.
+    /// Learns that DynamoDB returned this record.
     pub fn see(&mut self, record: Option<Header>) {
         self.seen = record.map_or(Seen::Absent, Seen::Record);
         self.forget_impossible();
@@ -183,8 +183,8 @@ impl Knowledge {
         self.possible.is_empty()
     }
 
-    /// Proof that no completion of this call can still be applied. The caller must have checked the
-    /// record seen last.
+    /// Proof that no completion of this call can still be applied. Before, the caller must have checked
+    /// that the record seen last is not completed by this call.
     pub fn no_effect(&self) -> Option<NoCompletion> {
         let has_effect = |write: &Write| write.record.is_completed();
         (!self.possible.iter().any(has_effect)).then_some(NoCompletion(()))

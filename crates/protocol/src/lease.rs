@@ -92,8 +92,8 @@ impl Window {
         Some(Self { lease_expires_at, end: seen.plus(left?) })
     }
 
-    /// The window after a later response. If the two clocks of this machine have come apart since the window
-    /// was set, one of them may have missed time, so the end is computed from store time again.
+    /// The window after a later response. If this machine's two clocks have moved by different amounts since
+    /// the window was set, one of them is wrong, so the end is computed from store time again.
     pub(crate) fn heard(self, time: StoreTime) -> Self {
         if !self.end.is_apart(time.received) {
             return self;

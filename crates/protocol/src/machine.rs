@@ -55,7 +55,7 @@ impl<M: Machine> Machine for &Mutex<M> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
     pub outcome: Outcome,
-    /// An earlier try may have been applied, or may still be. Only set for a transaction.
+    /// An earlier try may have been applied, or may still be. The store sets it only for a transaction.
     pub is_in_doubt: bool,
     /// Store time, as the response showed it.
     pub time: Option<StoreTime>,

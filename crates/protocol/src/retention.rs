@@ -42,8 +42,8 @@ impl<T: Copy> Retention<T> {
         self.extending = None;
     }
 
-    /// Returns `command`, unless that returns a result and the record that the reply has `shown` expires
-    /// too early. Then the extension is sent first.
+    /// Returns `command`. If it returns a result, and the record that the reply has `shown` expires too
+    /// early, sends the extension first.
     pub(crate) fn verify(
         &mut self,
         rules: &Rules,

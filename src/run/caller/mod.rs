@@ -86,7 +86,7 @@ pub(crate) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// A call that needs no lease ends here if its deadline is over.
+    /// An error if the deadline of a transaction or a look-up is over. An acquisition checks its own.
     pub(crate) fn new(
         core: &'a Arc<Core>,
         call: &'a CallContext,

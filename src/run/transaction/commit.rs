@@ -21,7 +21,7 @@ use crate::signals::Ending;
 
 /// A commit about to be sent.
 pub(crate) struct Commit {
-    /// The caller's answer: the stored one and, in HTTP, what is sent only once.
+    /// What this caller gets. In HTTP it also has the headers that are never stored.
     pub(crate) answer: Answer,
     /// What repeats get.
     pub(crate) stored: Answer,
@@ -127,8 +127,8 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits until no commit in another task runs, for the longest time that one takes: for its tries, as long
-    /// again to resolve a doubt, and for a read of the record. `None` if its future is not polled.
+    /// Waits for a commit of this execution that runs in another task. `None` if that commit has not ended
+    /// after its tries, as long again to resolve a doubt, and a read: its future is not being polled.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
         let table = &core.table;

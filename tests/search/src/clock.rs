@@ -94,8 +94,8 @@ impl Clock {
     }
 }
 
-/// The same knowledge as of the instant at which the monotonic clock showed zero: a process that learned the
-/// same at another time is in the same state.
+/// Restates what was learned as if the response had arrived when the monotonic clock showed zero. Processes
+/// that learned the same at different times then have equal states.
 fn at_zero(learned: Learned) -> Learned {
     let by = learned.received.uptime.0;
     let wall = learned.received.wall.shifted(-by);

@@ -201,8 +201,8 @@ impl State {
         outcome(wire, is_taken, found)
     }
 
-    /// Drops delayed requests that can never change anything: the record is absent only at the beginning,
-    /// unless TTL deletes it, and a process that has ended acquires a record only by a delayed request.
+    /// Drops delayed requests that can never change anything. These require that there is no record, once
+    /// there is one and TTL deletes none, or that their sender holds it, once it can no longer.
     pub(crate) fn drop_dead_copies(&mut self, row: &Row) {
         if self.store.late.is_empty() {
             return;

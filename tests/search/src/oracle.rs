@@ -59,7 +59,7 @@ impl State {
                 self.violate("a commit was reported as rejected, and is applied");
             }
         }
-        // Of a retention of seconds that is not promised either.
+        // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
         let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);
         if has_given_back && self.is_locked_by(seat) && !row.expires {
             self.violate("a key that was released is locked again");
@@ -178,7 +178,7 @@ impl State {
                 if self.ledger.was_applied(seat) {
                     self.violate("reported that nothing was written, and it was applied");
                 }
-                // Of a retention of seconds that is not promised (`docs/protocol.md`, "Not promised").
+                // With a retention of seconds, a delayed acquisition may (`docs/protocol.md`, "Not promised").
                 if holds_nothing && self.is_locked_by(seat) && !row.expires {
                     self.violate("a call that runs nothing leaves its key locked");
                 }

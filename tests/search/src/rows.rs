@@ -13,7 +13,7 @@ const LEASE: Duration = Duration::from_millis(3_300);
 /// A lease that expires after two ticks.
 const LONG_LEASE: Duration = Duration::from_secs(7);
 
-/// How wrong a `Date` may be.
+/// By how much a local clock may differ from store time.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -8,7 +8,7 @@ use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::time::Timestamp;
 use dynamodb_idempotency_protocol::{Header, Outcome, ReadResult, State, Write, WriteResult};
 
-/// The record in the table. Each caller compares its request with its own.
+/// The record in the table, with its request. Each caller compares that with its own request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     pub(crate) header: Header,
@@ -43,7 +43,7 @@ pub(crate) enum Wire {
     Step(usize),
 }
 
-/// A [`Write`], and whether a clock had failed when it was stamped, other than a renewal.
+/// A [`Write`], and whether a clock had failed when it was stamped. Always `false` for a renewal.
 /// Ordered, because the delayed ones are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WireWrite(pub(crate) Write, pub(crate) bool);

@@ -1,7 +1,7 @@
 //! Decides what a call does about the record that it has met. A pure function.
 //!
-//! The numbers in the comments are the rules of `docs/protocol.md`, section "Decide". D2, an item
-//! that this version cannot read, is an error of the library's decoder, before this.
+//! The numbers in the comments are the rules of `docs/protocol.md`, section "Decide". The library's
+//! decoder applies D2: an item that this version cannot read is an error before this.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Commits: the answer and the caller's items in one transaction.
 //!
-//! A commit requires the lease that was seen last. While the handler runs, a commit in doubt is closed
-//! off by a write that moves the end of the lease by a millisecond: DynamoDB applies only one of the two,
-//! and the handler keeps the key. Once the handler has returned, the write that fails the attempt does
-//! the same.
+//! A commit requires the lease that was seen last. While the handler runs, a write that moves the end of
+//! the lease by a millisecond closes off a commit in doubt. DynamoDB applies only one of the two, and the
+//! handler keeps the key. Once the handler has returned, the write that fails the attempt closes the
+//! commit off.
 
 use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
 use crate::condition::{Condition, Term};

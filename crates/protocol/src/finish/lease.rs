@@ -50,8 +50,8 @@ impl Finish {
         Some(self.lease_write(stamp, term, self.held().and(is_shorter)))
     }
 
-    /// The write that corrects a wrong end of the lease. The new end is not before the one that the owner
-    /// relies on, however late the write is applied.
+    /// The write that corrects a wrong end of the lease. The owner relies on the end of its window, so the
+    /// new end is never before that.
     pub fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
         let (held, stamp) = (self.window?, now.stamp()?);
         if !self.corrected.contains(&wrong) {

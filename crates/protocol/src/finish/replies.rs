@@ -1,5 +1,5 @@
-//! What a finish does about a response: the record decides which write was applied. An acquisition's are in
-//! `acquisition/replies.rs`.
+//! How `Finish` handles responses. The record in a response decides which write was applied. For an
+//! acquisition, see `acquisition/replies.rs`.
 
 use super::{Command, Finish, FinishResult, Purpose, Stage};
 use crate::condition::Condition;
@@ -183,7 +183,7 @@ impl Finish {
         }
     }
 
-    /// Returns the result. That of a commit also ends the operation.
+    /// Returns the result. Except for a completion, this also ends the operation.
     pub(super) fn concluded(&mut self, purpose: Purpose, result: FinishResult) -> Command {
         match purpose {
             Purpose::Complete { .. } => Command::Return(result),

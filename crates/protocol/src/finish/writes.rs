@@ -61,7 +61,7 @@ impl Finish {
     pub(super) fn completion(&self, stamp: Stamp, kept_until: i64) -> (Write, Purpose) {
         let completed_at = self.next_completion(stamp.at);
         let condition = if self.rules.replaces_completed() {
-            // The answer may be replaced, and the record released after that. A delayed completion over
+            // Another call may replace the answer and then release the record. A delayed completion over
             // the released record would restore the same version.
             Condition::held_by_or_absent(*self.knowledge.me())
         } else {
