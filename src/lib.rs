@@ -38,16 +38,17 @@
 //! | pending, lease expired, by default | takes over and runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | pending, lease expired, with a [hook](Call::reconcile) that knows the answer | gets the hook's answer | `Ok`, [`Outcome::Reconciled`] | the hook's response |
 //! | pending, lease expired, takeovers forbidden | is rejected | [`ErrorKind::Abandoned`] | 409 |
-//! | failed, and kept | runs again, or gets the failure | `Ok`; the stored error, or [`ErrorKind::Failed`] | the new response; the stored one, or 500 |
+//! | failed and kept, attempts are left | runs again | `Ok`, [`Outcome::Executed`] | the handler's response |
+//! | failed for good | gets the failure | the stored error if you keep errors, otherwise [`ErrorKind::Failed`] | the stored response, otherwise 500 |
 //! | unknown: DynamoDB cannot be reached | is rejected | [`ErrorKind::Unavailable`] | 503 |
 //!
 //! # Guarantees
 //!
 //! At most one execution of a key makes progress at any instant. A completed answer never changes, and
-//! a rejected duplicate changes nothing. A crash locks a key for at most one lease. A
-//! [commit](Execution::commit) is applied exactly once. An effect outside DynamoDB can happen twice:
-//! use a [`step`](Execution::step) and a [hook](Call::reconcile). `docs/guide/guarantees.md` lists all
-//! guarantees and their limits.
+//! a rejected duplicate changes nothing. A crash locks a key for at most one lease, unless the
+//! machine's clock jumped. A [commit](Execution::commit) is applied exactly once. An effect outside
+//! DynamoDB can happen twice: use a [`step`](Execution::step) and a [hook](Call::reconcile).
+//! `docs/guide/guarantees.md` lists all guarantees and their limits.
 //!
 //! # HTTP
 //!

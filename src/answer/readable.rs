@@ -4,7 +4,7 @@
 //! function   {"json": "{\"id\":\"re_1\"}"}                     the unchanged JSON text
 //! HTTP       {"status": 201, "headers": [["location", "/payments/1"]], "body": "…"}
 //!            body and header values: S where they are text, B where they are bytes
-//! none       {"unavailable": "the answer has 612,345 bytes …"} the operation completed
+//! none       {"unavailable": "it is too large: …"}             the operation completed
 //! ```
 
 use std::collections::HashMap;

@@ -99,9 +99,10 @@ pub enum ErrorKind {
     /// [`Refuse`](crate::Reconciled::Refuse), forbids another run. **Check whether the effect exists.
     /// To let the operation run again, release the record.** Nothing ran now.
     Abandoned,
-    /// The lease expired while the handler ran, and another execution took over. This execution's
-    /// answer was not stored. **Retry with the same key** to get the other owner's answer. No commit
-    /// was or will be written. The step did not start, unless [`step_ran`](Error::step_ran).
+    /// The lease expired while the handler ran, and another execution took over, or the record was
+    /// deleted. This execution's answer was not stored. **Retry with the same key** to get the other
+    /// owner's answer. No commit was or will be written. The step did not start, unless
+    /// [`step_ran`](Error::step_ran).
     LeaseLost,
     /// The lease expired or was lost while the handler ran, and the handler was stopped
     /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may
@@ -129,9 +130,9 @@ pub enum ErrorKind {
     /// An earlier commit of this execution was applied. **Commit once.** Nothing of this commit was
     /// written, and the execution has ended.
     AlreadyCommitted,
-    /// A commit was not confirmed and can no longer be applied. Its record was released or deleted, or
-    /// the handler dropped the future of the commit and the crate recorded a failure. **Retry.**
-    /// Nothing of the commit was written, and the execution has ended.
+    /// A commit can no longer be applied. The record was released by hand, or deleted while the commit
+    /// was in doubt, or the handler dropped the future of the commit and the crate recorded a failure.
+    /// **Retry.** Nothing of the commit was written, and the execution has ended.
     NothingCommitted,
     /// The outcome of a completion, step, commit or transaction is unknown. **Retry with the same
     /// key.**

@@ -100,8 +100,8 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     }
 }
 
-/// `Box<dyn Error>` does not implement `Error`, so `E` need not implement it either. The handler's
-/// error is therefore not a source here.
+/// `E` need not implement `Error`, so that it can be a `Box<dyn Error>`. Therefore `source()` does not
+/// return the handler's error.
 impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {

@@ -35,9 +35,9 @@ use crate::error::Error;
 ///
 /// The service is always ready, and waits for the inner service right before it calls it. A request
 /// whose body is still arriving, or which waits for another request's answer, therefore occupies no
-/// slot of a concurrency limit below. A request that waits for a slot holds its key under its lease.
+/// slot of a concurrency limit inside. A request that waits for a slot holds its key under its lease.
 ///
-/// Put a load-shedding layer below this one. When that layer rejects a request, call
+/// Put a load-shedding layer inside this one. When that layer rejects a request, call
 /// [`discard`](crate::Execution::discard), as in `docs/guide/axum.md`. Otherwise the rejection counts
 /// as a failed attempt.
 ///
@@ -73,8 +73,8 @@ impl Http {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the policy is invalid, if more
-    /// than one key rule is set, or if a webhook has no usable secret.
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the policy is invalid, if settings
+    /// contradict each other (such as two key rules), or if a webhook has no usable secret.
     pub fn layer(self) -> Result<IdempotencyLayer, Error> {
         Ok(IdempotencyLayer::new(self.checked()?, Effect::Handler))
     }
@@ -99,8 +99,8 @@ impl IdempotencyLayer {
     ///
     /// Call it when the server shuts down: a graceful shutdown does not wait for handlers whose clients
     /// have disconnected. From now on, a request with a key gets a 503 ([`ProblemKind::ShuttingDown`]),
-    /// even if its body is still arriving. Requests without a key still pass through. No handler starts
-    /// after this method has returned.
+    /// even if its body is still arriving. Requests that pass through still do. No handler of a request
+    /// with a key starts after this method has returned.
     ///
     /// ```
     /// use axum::Router;

@@ -31,7 +31,7 @@
 //!    [`Policy`] says so.
 //! 5. 2xx, 3xx except 304, and final errors such as 402 and 404 are stored. A replay has the header
 //!    `Idempotency-Replayed: true`. A status that rejects the request before anything was done, such as
-//!    400, 401, 403 or 422, frees the key. Any other status, an error or a panic is a failure: by
+//!    304, 400, 401, 403 or 422, frees the key. Any other status, an error or a panic is a failure: by
 //!    default nothing is stored, and the next request runs again. [`Http::store_if`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
 //! 7. A handler that rejects a request without doing anything can call
@@ -42,8 +42,8 @@
 //!    extensions of each response contain [`AnsweredBy`].
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the extensions of the request. An answer is
-//! stored before its first byte is sent, so bodies are held in memory, without trailers. A request that
-//! passes through streams. An answer that is too long to be stored streams if you set
+//! stored before its first byte is sent, so bodies are held in memory, without trailers. If a request
+//! passes through, its bodies stream. An answer that is too long to be stored streams if you set
 //! [`Http::stream_large_answers`].
 //!
 //! **Authenticate first.** Every client that sends the key and the same request gets the replay, and

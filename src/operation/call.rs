@@ -178,7 +178,7 @@ impl<Errors> Call<Unset, Errors> {
 }
 
 impl<Hook, Errors> Call<Hook, Errors> {
-    /// Sets the request that a repeat must have too. It is compared by its JSON value.
+    /// Sets the payload. A repeat must have the same one, compared by its JSON value.
     ///
     /// The order of a map's members does not matter, but the order of a sequence does. Do not include a
     /// `HashSet`: its order changes with every process.
@@ -193,7 +193,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
         self
     }
 
-    /// Sets the request as bytes, which are compared unchanged.
+    /// Sets the payload as bytes, which are compared unchanged.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -204,7 +204,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
         self.fingerprint(Fingerprint::builder().bytes(payload).finish())
     }
 
-    /// Sets a fingerprint of the request that you built from chosen parts.
+    /// Sets a fingerprint that you built from chosen parts of the request.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

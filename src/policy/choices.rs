@@ -164,8 +164,8 @@ pub enum LargeAnswers {
     /// completed, and they expire with it.
     ///
     /// The first run takes one additional round trip, and up to one additional write unit per part.
-    /// Storing an answer takes at most two and a half times its size in memory, so the parts of a
-    /// large answer that does not compress are written in several round trips. Each replay takes one
+    /// A large answer that does not compress takes several round trips, because parts in flight use
+    /// memory, which is limited to two and a half times the answer's size. Each replay takes one
     /// additional round trip, or more if the answer is above a megabyte.
     ///
     /// The parts must be written within half of

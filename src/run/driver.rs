@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
         self.note_reply(write, reply)
     }
 
-    /// The token of a transaction. Each content has its own, which is random. It only saves work: the
+    /// The random token of a transaction, the same for each try of one write. It only saves work: the
     /// condition of the record keeps the transaction from being applied twice, whatever its token.
     fn token(&mut self, write: &Write) -> String {
         match &self.sent {

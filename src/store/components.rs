@@ -25,7 +25,7 @@ use futures_util::FutureExt;
 /// Returns the client's configuration with these components.
 pub(super) fn named(client: &Client) -> Builder {
     let (mut config, probe) = (client.config().to_builder(), ComponentProbe::default());
-    // Each call lacks the component that the probe replaces.
+    // Two calls, because a call cannot show the component that the probe replaces.
     if let Some(found) = probe.capture(client, Config::builder().identity_cache(probe.clone())) {
         config.set_http_client(found.http_client());
         config.set_time_source(found.time_source());

@@ -1,5 +1,5 @@
-//! All DynamoDB calls of the crate. Each write is conditional, and its result is one of applied,
-//! rejected, not applied, or unknown.
+//! All DynamoDB calls of the crate. Each write of a record is conditional; `WriteResult` lists its
+//! results.
 
 #[cfg(feature = "admin")]
 mod admin;

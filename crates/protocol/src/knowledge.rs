@@ -14,8 +14,8 @@ pub struct Knowledge {
     /// a record proves that a delayed copy of it would be rejected.
     possible: Vec<Write>,
     seen: Seen,
-    /// The outcome of a completion stayed unknown: of a transaction, or of another write that completes
-    /// a record which this call does not hold.
+    /// The outcome stayed unknown of a transaction, or of a write that completes another owner's version,
+    /// such as a hook's resolution.
     has_lost_completion: bool,
 }
 
@@ -42,7 +42,7 @@ impl Seen {
 pub struct NoCompletion(());
 
 impl NoCompletion {
-    /// For a call that sends no transaction. A hook's resolution does not count.
+    /// For a call that sends no transaction. A hook's resolution is no completion in this sense.
     pub(crate) const fn without_completions() -> Self {
         Self(())
     }
@@ -67,8 +67,8 @@ impl Knowledge {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
-    /// The record that this reply has shown, if this call owns it. With `was_put`, the record that an
-    /// applied put has written counts too.
+    /// The record that this reply has shown, if this call owns it. With `was_put`, also the record that an
+    /// applied put has written under another owner id.
     pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),

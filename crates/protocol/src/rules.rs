@@ -76,8 +76,9 @@ impl Rules {
 
     /// A lease that begins now. The response to its write verifies it ([`window`](Self::window)).
     ///
-    /// After a slow response, store time is uncertain, and the lease gets the earlier end. A lease that is
-    /// too short is stamped again. One that is too long would stay if the owner crashed.
+    /// After a slow response, store time is uncertain, so the lease begins at most the margin after the
+    /// earliest possible store time. A lease that is too short is stamped again. One that is too long
+    /// would stay if the owner crashed.
     pub fn term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         self.term_from(stamp.at.min(stamp.earliest.plus(self.lease_margin())), length)
     }

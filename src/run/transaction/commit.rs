@@ -127,8 +127,8 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits for a commit of this execution that runs in another task. `None` if that commit has not ended
-    /// after its tries, as long again to resolve a doubt, and a read: its future is not being polled.
+    /// Waits for a commit of this execution that runs in another task. `None` if that takes longer than its
+    /// tries twice (to resolve a doubt takes as long) and a read: its future is not being polled.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
         let table = &core.table;
@@ -237,8 +237,8 @@ impl Execution {
         Tries::until(self.finish().tries_until(self.inner.core.table.clock.moment()))
     }
 
-    /// Reads the record, unless a response has shown it: the commit that ended the operation may have
-    /// been another one than this session's.
+    /// Reads the record if no response of this session has shown it, because a commit of another session
+    /// ended the operation.
     async fn read_record(&self, session: &mut Session<'_>) {
         let (clock, mut tries) = (&self.inner.core.table.clock, self.tries());
         while session.last.is_none() {

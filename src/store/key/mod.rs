@@ -255,8 +255,8 @@ impl RecordKey {
     /// `scope/%p/owner#digest/number`.
     ///
     /// No user's scope has a segment `%p`, because a user's `%` is encoded. So no record has such a
-    /// key. A role that may use longer scopes (`scope/*#*`) may use this key too. `None` if the key is
-    /// longer than `max_bytes`.
+    /// key. A role whose `dynamodb:LeadingKeys` contain `scope/*#*` may use this key. `None` if the key
+    /// is longer than `max_bytes`.
     pub(crate) fn part(&self, name: &PartName<'_>, max_bytes: usize) -> Option<Self> {
         let PartName { owner, digest, number } = *name;
         let scope = format!("{}/%p/{owner}", self.scope());

@@ -17,8 +17,8 @@ const THREADS: usize = 2;
 /// How many states a thread handles at once.
 const CHUNK: usize = 256;
 
-/// One of this many states is followed to its end, among those without a further fault. Not if rules are
-/// broken, so that the first violation is a shortest one.
+/// Of the states in which no fault is left, one in this many is followed to its end. A search for broken
+/// rules follows none, so that the first violation is a shortest one.
 const SAMPLE: u64 = 128;
 
 /// Each state's hash, and that of the state from which it was first reached; in shards, so that two

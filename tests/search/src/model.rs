@@ -201,8 +201,9 @@ impl State {
         outcome(wire, is_taken, found)
     }
 
-    /// Drops delayed requests that can never change anything. These require that there is no record, once
-    /// there is one and TTL deletes none, or that their sender holds it, once it can no longer.
+    /// Drops delayed requests that can never be applied: those that require an absent record, if there is a
+    /// record and TTL deletes none, and those that require their sender's PENDING record, if the sender can
+    /// no longer acquire the key.
     pub(crate) fn drop_dead_copies(&mut self, row: &Row) {
         if self.store.late.is_empty() {
             return;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::explore::search;
 use crate::rows;
 
-/// What is broken, in which rows it is looked for, and with how many callers and faults.
+/// What is broken, the row that is searched for it, and with how many callers and faults.
 struct Broken {
     mutants: &'static [&'static str],
     row: &'static str,

@@ -178,7 +178,7 @@ impl State {
                 if self.ledger.was_applied(seat) {
                     self.violate("reported that nothing was written, and it was applied");
                 }
-                // With a retention of seconds, a delayed acquisition may (`docs/protocol.md`, "Not promised").
+                // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
                 if holds_nothing && self.is_locked_by(seat) && !row.expires {
                     self.violate("a call that runs nothing leaves its key locked");
                 }

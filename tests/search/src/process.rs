@@ -82,7 +82,7 @@ pub(crate) struct Execution {
     /// A renewal of the lease.
     pub(crate) renewal: Option<Request>,
     pub(crate) is_protected: bool,
-    /// How many steps it knows to be stored, and whether it has sent one itself.
+    /// How many steps it knows to be stored, and whether it or an earlier attempt has sent one.
     pub(crate) steps: usize,
     pub(crate) has_stepped: bool,
     pub(crate) commits: Vec<Committed>,

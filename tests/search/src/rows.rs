@@ -148,12 +148,12 @@ const fn row(name: &'static str, role: Role) -> Row {
     Row { name, roles: [role; MAX_CALLERS], ..ROW }
 }
 
-/// Of so many states that CI has time for two faults of two callers, and for none of three.
+/// A row with so many states that CI has time for two faults with two callers, and for no fault with three.
 const fn heavy(name: &'static str, role: Role) -> Row {
     Row { bound: (2, 0), ..row(name, role) }
 }
 
-/// Of so many that it has time for one fault of two callers, and for none of three.
+/// A row with even more states: one fault with two callers, and no fault with three.
 const fn heaviest(name: &'static str, role: Role) -> Row {
     Row { bound: (1, 0), ..row(name, role) }
 }

@@ -21,7 +21,7 @@ pub(crate) fn set(broken: &'static [&'static str]) {
     BROKEN.set(broken);
 }
 
-/// Whether a rule is broken that the search itself models: what the driver does.
+/// Whether this rule is broken. Used for the rules of the driver, which the search models itself.
 pub(crate) fn is_broken(name: &str) -> bool {
     BROKEN.get().contains(&name)
 }
@@ -40,7 +40,7 @@ pub(crate) fn run_in_copy() -> io::Result<bool> {
     }
     fs::write(copy.join("Cargo.toml"), manifest(&workspace)?)?;
     let patch = workspace.join("tests/search/sabotage.patch");
-    // A folder that git takes for no repository: in one, it leaves out what the repository ignores.
+    // Keeps git from finding the repository around this folder, in which it may skip ignored paths.
     let mut git = Command::new("git");
     git.arg("apply")
         .arg(patch)

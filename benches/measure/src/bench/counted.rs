@@ -51,8 +51,8 @@ impl Allocations {
         let waiting = &self.0["bytes_per_waiting_call"];
         let _ = writeln!(
             table,
-            "\nA call whose handler is at work, one of 10,000, holds {waiting} bytes: its task, its \
-             future and its key."
+            "\nWith 10,000 handlers at work at the same time, each call holds {waiting} bytes: its \
+             task, its future and its key."
         );
         table
     }

@@ -27,8 +27,8 @@ pub(super) fn described(options: &BenchOptions) -> Result<String> {
     let machine = std::env::consts::ARCH;
     Ok(format!(
         "Taken on {}, Linux on {machine}, {count} processors ({model}), {gigabytes} GB; Rust {rustc}; \
-         {rounds} rounds. The load average was {load} when it began: others worked on the machine if it \
-         is not near zero; times are then longer than they would be, and ratios scatter more.\n",
+         {rounds} rounds. The load average was {load} when it began. If that is not near zero, other \
+         programs used the machine: times are longer than on an idle one, and ratios scatter more.\n",
         date.trim()
     ))
 }

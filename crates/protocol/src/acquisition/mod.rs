@@ -129,8 +129,8 @@ pub struct Acquisition {
     /// `expires_at` of the transaction, in epoch seconds.
     expires_at: i64,
     retention: Retention<Next>,
-    /// The ends of leases that this call has stamped. It stamps none of them again, because a delayed copy
-    /// of the write that replaced one would match.
+    /// The ends of leases that this call has stamped. It stamps none of them again, because a delayed write
+    /// that requires it would match.
     stamped: Vec<Timestamp>,
     /// What the hook has decided about this version.
     resolution: Option<(Version, Resolution)>,

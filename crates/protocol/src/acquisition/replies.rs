@@ -22,8 +22,8 @@ impl Acquisition {
         match result {
             ReadResult::Found(_) => self.decide(now),
             ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
-            // The write finds out what the first read would have shown. If it fails too, `Outage` decides about
-            // two outages. Otherwise nothing runs, because there may be a record that cannot be read.
+            // The write finds out what the first read would have shown. If both are outages, `Outage` decides.
+            // If the read failed otherwise, nothing runs: there may be a record that cannot be read.
             ReadResult::Failed(cause)
                 if is_first && self.goal != Goal::LookUp && now.stamp().is_some() =>
             {

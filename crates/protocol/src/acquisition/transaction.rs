@@ -139,8 +139,8 @@ impl Acquisition {
         let record = match seen.state {
             // The owner stays, because the keys of the answer's parts contain it.
             State::Completed => Header { expires_at: seen.expires_at + 1, ..seen.clone() },
-            // The owner may be slow and still complete the record. The new end is later, because a delayed
-            // renewal would move an earlier one back.
+            // The owner may be slow and still complete the record. The new end is later, because from an
+            // earlier one a delayed renewal could restore the end that the transaction requires.
             State::Pending { lease_expires_at } => {
                 let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
                 Header { state, ..seen.clone() }

@@ -61,8 +61,8 @@ impl Finish {
     pub(super) fn completion(&self, stamp: Stamp, kept_until: i64) -> (Write, Purpose) {
         let completed_at = self.next_completion(stamp.at);
         let condition = if self.rules.replaces_completed() {
-            // Another call may replace the answer and then release the record. A delayed completion over
-            // the released record would restore the same version.
+            // Another call may have replaced the answer and released the record. Over the released record,
+            // the next try would restore the answer.
             Condition::held_by_or_absent(*self.knowledge.me())
         } else {
             self.completable()
