@@ -255,8 +255,8 @@ impl Builder {
     /// Switches idempotency off: every call runs its handler, and nothing is stored.
     ///
     /// Use it in tests of handlers, and in an emergency in which running twice is better than not
-    /// running. The crate sends no request for its records. It rejects no call, except an unsigned
-    /// webhook. Commits and transactions write only your items. The crate logs a warning when it is
+    /// running. The crate sends no request for its records. A call is rejected only for its webhook's
+    /// signature or a configuration error. Commits and transactions write only your items. The crate logs a warning when it is
     /// built, and one for each call.
     ///
     /// Default: the value of the variable [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV).

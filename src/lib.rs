@@ -31,15 +31,15 @@
 //!
 //! | the record of the key | this call | function | HTTP |
 //! |---|---|---|---|
-//! | absent, or past its retention | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
+//! | absent, past its retention, or released after a failure | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
 //! | of another request | is rejected | [`ErrorKind::Mismatch`] | 422 |
 //! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
 //! | pending, lease expired, by default | takes over and runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | pending, lease expired, with a [hook](Call::reconcile) that knows the answer | gets the hook's answer | `Ok`, [`Outcome::Reconciled`] | the hook's response |
 //! | pending, lease expired, takeovers forbidden | is rejected | [`ErrorKind::Abandoned`] | 409 |
-//! | failed and kept, attempts are left | runs again | `Ok`, [`Outcome::Executed`] | the handler's response |
-//! | failed for good | gets the failure | the stored error if you keep errors, otherwise [`ErrorKind::Failed`] | the stored response, otherwise 500 |
+//! | failed, kept by [`Policy::failure`], attempts left | runs again | `Ok`, [`Outcome::Executed`] | the handler's response |
+//! | failed, kept, no attempts left | gets the failure | the stored error if you keep errors, otherwise [`ErrorKind::Failed`] | the stored response, otherwise 500 |
 //! | unknown: DynamoDB cannot be reached | is rejected | [`ErrorKind::Unavailable`] | 503 |
 //!
 //! # Guarantees

@@ -68,8 +68,8 @@ impl Encoded {
         Some(Self::new(codec, plain_bytes, bytes))
     }
 
-    /// Applies the user's codec. It encodes the header too, so that only the codec can change how the
-    /// bytes are read.
+    /// Applies the user's codec to the header and the bytes. The header says how the bytes are read, so a
+    /// codec that authenticates its input protects that too.
     pub(super) fn encode_with(
         self,
         coder: Coder<'_>,

@@ -88,8 +88,8 @@ pub(crate) enum BodyKind {
 }
 
 impl Body {
-    /// Creates a body of this kind. If the bytes do not allow it, the kind is the next one of empty,
-    /// text and binary that they allow.
+    /// Creates a body of this kind if the bytes allow it. Otherwise, bytes that are not empty become text,
+    /// and bytes that are not UTF-8 become binary.
     pub(crate) fn of_kind(kind: BodyKind, bytes: Bytes) -> Self {
         let kind = match kind {
             BodyKind::Empty if bytes.is_empty() => BodyKind::Empty,

@@ -24,11 +24,11 @@ const ATTRIBUTES_BYTES: usize = 512;
 /// The limit for the number of parts. No answer of that size is stored.
 const MAX_PARTS: u32 = 1 << 20;
 
-/// The limit for parts in flight. An answer of a quarter to a whole megabyte has as many parts.
+/// The limit for parts in flight. An answer of 256 KB to 1 MB is split into this many parts.
 pub(crate) const MAX_PARTS_IN_FLIGHT: usize = 9;
 
-/// Of an answer up to this size, [`MIN_BYTES_IN_FLIGHT`] may always be written at once, even if that
-/// takes more memory. This saves two round trips.
+/// For an answer up to this size, [`MIN_BYTES_IN_FLIGHT`] may always be in flight, even if that takes more
+/// memory than [`max_writes_in_flight`](Layout::max_writes_in_flight) allows. This saves two round trips.
 const SHORT_BYTES: usize = 256 * 1024;
 const MIN_BYTES_IN_FLIGHT: usize = 96 * 1024;
 

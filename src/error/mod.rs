@@ -67,7 +67,6 @@ struct Inner {
 ///         ErrorKind::Mismatch => 422,
 ///         ErrorKind::InProgress { .. } | ErrorKind::LeaseLost => 409,
 ///         ErrorKind::Abandoned | ErrorKind::ConditionFailed => 409,
-///         _ if error.is_outcome_unknown() => 500,
 ///         _ if error.is_retryable() => 503,
 ///         _ => 500,
 ///     }

@@ -12,8 +12,9 @@ use super::{Http, Problem, answer};
 impl Http {
     /// Sets which responses are stored and replayed, by their status.
     ///
-    /// Other responses are sent but not stored. A *rejection* frees the key under every policy. For a
-    /// *failure*, [`Policy::failure`](crate::Policy::failure) decides.
+    /// Other responses are sent but not stored. A *rejection* has the effect of
+    /// [`discard`](crate::Execution::discard) under every policy. For a *failure*,
+    /// [`Policy::failure`](crate::Policy::failure) decides.
     ///
     /// | status | default |
     /// |---|---|

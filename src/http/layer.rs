@@ -60,8 +60,8 @@ impl Http {
     /// Creates a [`tower_layer::Layer`] for a route or a router of a long-lived server.
     ///
     /// Inside axum's `nest`, the path of a request lacks the prefix. With the feature `axum`, the
-    /// fingerprint still contains the whole path. Without it, put the layer around the outer router, or
-    /// add the prefix with [`fingerprint`](Self::fingerprint) or [`tenant`](Self::tenant).
+    /// fingerprint still contains the whole path. Without that feature, put the layer around the outer
+    /// router, or include the prefix in your own [`fingerprint`](Self::fingerprint).
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -98,9 +98,9 @@ impl IdempotencyLayer {
     /// Rejects new requests, and waits until no handler of this layer or its clones runs.
     ///
     /// Call it when the server shuts down: a graceful shutdown does not wait for handlers whose clients
-    /// have disconnected. From now on, a request with a key gets a 503 ([`ProblemKind::ShuttingDown`]),
-    /// even if its body is still arriving. Requests that pass through still do. No handler of a request
-    /// with a key starts after this method has returned.
+    /// have disconnected. As soon as it is called, a request with a key gets a 503
+    /// ([`ProblemKind::ShuttingDown`]), even if its body is still arriving. Requests that pass through
+    /// still reach the handler. No handler of a request with a key starts after this method has returned.
     ///
     /// ```
     /// use axum::Router;

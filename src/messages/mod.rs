@@ -48,7 +48,7 @@
 //!    one.
 //! 5. A message that fails, panics, cannot be read or has no key does not affect messages outside its
 //!    order group. If it has no identifier, it cannot be reported, so the whole invocation fails.
-//! 6. A message needs two round trips to DynamoDB. Messages that run concurrently wait at the same time.
+//! 6. A message needs two round trips to DynamoDB. Those of concurrent messages overlap.
 //! 7. An empty batch succeeds. The state of a tumbling window is returned unchanged.
 //!
 //! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB Streams,

@@ -33,7 +33,7 @@ pub enum Outcome<T> {
     /// this call: the hook found that an abandoned execution had completed. The answer is stored
     /// now.
     Reconciled(T),
-    /// The handler ran and called [`discard`](crate::Execution::discard). Nothing is stored.
+    /// The handler ran and called [`discard`](crate::Execution::discard). Its answer is not stored.
     NothingExecuted(T),
     /// The handler ran, but it is unknown whether its answer is stored
     /// ([`Unconfirmed::Answer`](crate::policy::Unconfirmed::Answer)).

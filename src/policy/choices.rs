@@ -133,8 +133,8 @@ pub enum Compression {
     /// Compresses an answer with zstd if that saves write units.
     ///
     /// Needs the feature `compression`; without it, this is the same as `Off`. Two kinds of answers
-    /// are stored uncompressed: those of up to 1 KB, and those that are compressed already
-    /// (according to `Content-Encoding`, `Content-Type` or a trial).
+    /// are stored uncompressed: those whose record has at most 1 KB, and those that are compressed
+    /// already (according to `Content-Encoding`, `Content-Type` or a trial).
     Auto,
     /// No compression. Answers that were stored compressed are still read.
     Off,
@@ -209,8 +209,8 @@ pub use crate::protocol::policy::Outage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The answer, and the crate logs an error. An error would only cause a retry, which runs the
-    /// handler again once the lease has expired.
+    /// The answer, and the crate logs an error. If the caller got the error instead, it would retry,
+    /// and the handler would run again once the lease has expired.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
     Error,

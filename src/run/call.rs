@@ -11,7 +11,7 @@ use crate::run::core::Core;
 use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
-/// How a call ends otherwise than by what its handler or hook returns.
+/// The end of a call whose result is not what its handler or hook has returned.
 #[derive(Debug, derive_more::From)]
 pub(crate) enum End {
     /// The answer that the handler has committed.

@@ -33,8 +33,8 @@ pub(crate) fn outcome_unknown(source: Error) -> Error {
     Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
 }
 
-/// A retry makes sense once the lease has expired, or earlier: most owners finish long before. HTTP sends it as
-/// `Retry-After`.
+/// `retry_after` is what is left of the lease, but 1 s to 5 s, because most owners finish long before their
+/// lease expires. HTTP sends it as `Retry-After`.
 pub(crate) fn in_progress(lease_left: Duration) -> Error {
     let retry_after = lease_left.clamp(Duration::from_secs(1), Duration::from_secs(5));
     let message = "another execution of this key is running: try again later";

@@ -73,7 +73,8 @@ pub(crate) struct Inner {
     pub(crate) steps: Steps,
     /// The stored failure of the record that was taken over.
     pub(crate) failure: Option<Stored>,
-    /// Whether a record protects it. Under `Outage::Open` it may have one nevertheless.
+    /// Whether it holds a verified lease. Under `Outage::Open` it has none, even if a delayed write of its
+    /// call creates the record.
     is_protected: bool,
     /// The ending if the answer is stored.
     success: Ending,
@@ -203,8 +204,8 @@ impl Execution {
         self.finish().is_lost()
     }
 
-    /// Returns whether a record protects this execution. None does if DynamoDB is down and the policy is
-    /// [`Outage::Open`](crate::policy::Outage::Open), for a message that runs without a key, and while
+    /// Returns whether a record protects this execution. `false` if DynamoDB is down under
+    /// [`Outage::Open`](crate::policy::Outage::Open), if a message runs without a key, and while
     /// idempotency is [switched off](crate::Builder::disabled).
     ///
     /// ```

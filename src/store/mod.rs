@@ -49,8 +49,8 @@ pub(crate) use self::observer::{Snapshot, observable};
 #[cfg(feature = "admin")]
 pub use self::sweep::Expired;
 
-/// A table and its client. Each request has a time limit. The result of a request without a response
-/// by then, or within `request_timeout`, is unknown.
+/// A table and its client. Each request has a time limit of at most `request_timeout`. If no response
+/// has arrived by then, its result is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Made by [`observable`].

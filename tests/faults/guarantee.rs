@@ -27,8 +27,8 @@ pub(crate) enum Guarantee {
     OneLiveOwner,
     /// No handler starts under an expired lease.
     LeaseHoldsAtStart,
-    /// No handler is polled after its lease has expired in store time, unless both clocks of its machine
-    /// are wrong or the policy lets the handler continue.
+    /// No handler is polled after its lease has expired in store time, unless two faults of its machine's
+    /// clocks can cancel out or the policy lets the handler continue.
     NotPastTheLease,
     /// A former owner does not change a record that another owner holds or has completed.
     ForeignRecordStays,

@@ -192,8 +192,9 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)` can, unless `record` is COMPLETED. A condition with this term also limits the
-    ///   attempt or names the owner. A call that releases after COMPLETED has a later attempt.
+    /// - `Status(Released)` can, unless `record` is COMPLETED. A completion has this term with a limit of
+    ///   the attempt, and a call that releases after COMPLETED has a later attempt. A compare-and-set has
+    ///   it with the owner, and no version repeats.
     /// - `AttemptAtMost` can, because an undo lowers `attempt`.
     /// - `Absent` cannot. With a retention of at least half an hour, no record is deleted while a request
     ///   that was sent before can still arrive.

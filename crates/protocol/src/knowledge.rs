@@ -1,5 +1,5 @@
 //! What one call knows of its key: the writes that may still be applied, and the record that DynamoDB
-//! returned last. The machines decide from nothing else.
+//! returned last.
 
 use crate::condition::Prospect;
 use crate::machine::{Outcome, ReadResult, Reply, WriteResult};
@@ -14,8 +14,8 @@ pub struct Knowledge {
     /// a record proves that a delayed copy of it would be rejected.
     possible: Vec<Write>,
     seen: Seen,
-    /// The outcome stayed unknown of a transaction, or of a write that completes another owner's version,
-    /// such as a hook's resolution.
+    /// This call has not learned the outcome of a transaction, or of a write that completes another
+    /// owner's version, such as a hook's resolution.
     has_lost_completion: bool,
 }
 

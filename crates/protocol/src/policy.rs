@@ -94,8 +94,8 @@ pub enum Outage {
     Closed,
     /// The handler runs without any protection, and the crate logs an error each time.
     ///
-    /// It does not run if the call saw a record before that which it must not run over, such as another
-    /// owner's. Its answer is stored if DynamoDB is back within a second after the handler returns.
+    /// It does not run if the call has already seen a record that forbids it, such as that of a running
+    /// owner. Its answer is stored if DynamoDB is back within a second after the handler returns.
     Open,
 }
 

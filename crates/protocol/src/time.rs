@@ -196,8 +196,8 @@ impl Learned {
         // An earlier bound is valid if no clock has jumped since.
         let bounded = before.filter(|learned| !are_apart(learned.received, received));
         let least = bounded.map_or(least, |learned| learned.least.clamp(least, most));
-        // The earlier bound plus the monotonic time since is still one, because that clock never measures too
-        // much. It is kept if the `Date` of a slow response is earlier.
+        // The earlier bound plus the monotonic time since then is also a lower bound, because that clock never
+        // measures too much. It is kept if the `Date` of a slow response is earlier.
         let floor = before.and_then(|learned| learned.by_uptime(received));
         let floor = floor.map_or(date, |floor| floor.clamp(date, time.latest()));
         Self { offset, least, floor: Some(floor), received }

@@ -90,7 +90,10 @@ impl Project {
 
     /// The text of a page with this project's name and the ports that are free here.
     fn fitted(&self, shell: &str) -> String {
+        // DynamoDB Local has separate tables for each access key.
+        let access_key = format!("AWS_ACCESS_KEY_ID={}", access_key(&self.name));
         shell
+            .replace("AWS_ACCESS_KEY_ID=local", &access_key)
             .replace("127.0.0.1:8000", &self.dynamodb)
             .replace("127.0.0.1:9000", &self.address.to_string())
             .replace("127.0.0.1:8080", &self.address.to_string())
@@ -132,6 +135,10 @@ impl Project {
     }
 }
 
+fn access_key(name: &str) -> String {
+    name.replace('-', "")
+}
+
 fn environment(
     deployment: &Deployment,
     folder: &Path,
@@ -149,7 +156,7 @@ fn environment(
         // As the workspace builds, so that what they share is built once.
         ("CARGO_TARGET_DIR", text(&deployment.target)),
         ("CARGO_PROFILE_DEV_DEBUG", "0".to_owned()),
-        ("AWS_ACCESS_KEY_ID", name.replace('-', "")),
+        ("AWS_ACCESS_KEY_ID", access_key(name)),
         ("AWS_SECRET_ACCESS_KEY", "any".to_owned()),
     ]
 }

@@ -40,7 +40,7 @@ pub(super) fn compress(pieces: &[&[u8]], expected: usize) -> Option<Vec<u8>> {
         encoder.write_all(piece).ok()?;
     }
     let mut bytes = encoder.finish().ok()?.bytes;
-    // Shrinking may briefly take both lengths.
+    // Shrinking may briefly keep both buffers, so a small surplus stays.
     if bytes.capacity() - bytes.len() > plain / 8 {
         bytes.shrink_to_fit();
     }

@@ -127,8 +127,8 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits for a commit of this execution that runs in another task. `None` if that takes longer than its
-    /// tries twice (to resolve a doubt takes as long) and a read: its future is not being polled.
+    /// Waits for a commit of this execution that runs in another task. A commit takes at most the time of its
+    /// tries, as long again to resolve a doubt, and a read. `None` after that: nothing polls its future.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
         let table = &core.table;

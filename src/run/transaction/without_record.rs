@@ -21,8 +21,8 @@ use crate::store::WriteResult;
 use crate::store::record::random_owner;
 
 impl Core {
-    /// Writes items until DynamoDB answers or the time is over. One token makes all tries one transaction. No record
-    /// keeps a delayed try from being applied, so after a try without an answer only success is certain: any
+    /// Writes items until DynamoDB answers or the time is over. One token makes all tries one transaction. No condition
+    /// of a record rejects a delayed try. So after a try without an answer only success is certain, and any
     /// other end is `OutcomeUnknown`. Boxed, as [`acquire`](crate::run::caller::acquire) is.
     fn write_items<'a>(
         &'a self,

@@ -47,7 +47,7 @@ pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 /// A record that was read from the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// No call is compared here, so `is_same_request` is true.
+    /// No fingerprints are compared here, so `is_same_request` is true.
     pub(crate) header: Header,
     pub(crate) fingerprint: StoredFingerprint,
     /// Present in a COMPLETED record, and in a FAILED one whose failure can be replayed.

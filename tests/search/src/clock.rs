@@ -6,7 +6,7 @@ use dynamodb_idempotency_protocol::time::{Learned, Local, Now, StoreTime, Timest
 /// The length of a tick, in ms.
 pub(crate) const TICK: i64 = 4_000;
 
-/// The milliseconds of store time within its second, by which a `Date` is wrong.
+/// Store time is always this many milliseconds after a full second, and a `Date` this much behind it.
 const PHASE: i64 = 600;
 
 const EPOCH: i64 = 1_000_000_000;

@@ -123,8 +123,8 @@ impl State {
         }
     }
 
-    /// The state in which time may pass. A process with a request in flight is stopped or dead meanwhile, or
-    /// the network is slow. That is one fault for each of them, until it continues.
+    /// The state in which time may pass. Meanwhile, each process with a request in flight is stopped or dead,
+    /// or its network is slow. That costs one fault for each of them, once until it continues.
     fn stall(&self) -> Option<Self> {
         let mut stalled = self.clone();
         for slot in &mut stalled.slots {
