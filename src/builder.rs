@@ -110,12 +110,12 @@ impl Builder {
     /// Limits how long a call waits for DynamoDB. At least 100 ms; default 5 s.
     ///
     /// Before the handler starts, the limit covers all requests of the call, with the SDK's retries.
-    /// The first request may take half of the limit, and each later one half of the remaining time.
+    /// The first request may take half of the limit, and each later request half of the remaining time.
     /// Time spent waiting for another owner does not count. When the limit is reached,
     /// [`Policy::outage`] decides.
     ///
     /// Once the handler runs, the limit applies to each request. A deadline, or a lease that must be
-    /// renewed, shortens it. If a request has no response by then, its outcome is unknown.
+    /// renewed, shortens it. If a request has no response within the limit, its outcome is unknown.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
@@ -193,7 +193,7 @@ impl Builder {
     ///
     /// Give the codec and its keys to every process that reads the table. A process that cannot decode
     /// an answer returns [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) to
-    /// repeats. During a rollout, instances of the older deployment do so too. Answers that were stored
+    /// repeats. During a rollout, the older deployment still runs such processes. Answers that were stored
     /// before the codec was added stay readable; see
     /// [`reject_plain_answers`](Self::reject_plain_answers).
     ///
@@ -210,11 +210,11 @@ impl Builder {
         self
     }
 
-    /// Rejects answers and steps that no [codec](Self::answer_codec) wrote.
+    /// Rejects *plain* answers and steps, which no [codec](Self::answer_codec) encoded.
     ///
     /// Use it if others can write to the table: without it, they can replace an encoded answer with a
-    /// plain one. Set it once the last plain answer is past its retention. From then on, a repeat of a
-    /// plain answer gets [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
+    /// plain one. Set it once the last plain answer is past its retention, because a repeat of a plain
+    /// answer then gets [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
     ///
     /// By default, plain answers are read, so that you can add a codec while the table holds older
     /// answers. The setting requires a codec.
@@ -255,9 +255,9 @@ impl Builder {
     /// Switches idempotency off: every call runs its handler, and nothing is stored.
     ///
     /// Use it in tests of handlers, and in an emergency in which running twice is better than not
-    /// running. The crate sends no request for its records. A call is rejected only for its webhook's
-    /// signature or a configuration error. Commits and transactions write only your items. The crate logs a warning when it is
-    /// built, and one for each call.
+    /// running. The crate sends no request for its records. It rejects a call only for a configuration
+    /// error, or for the signature or size of a webhook. Commits and transactions write only your items. The
+    /// crate logs a warning when the [`Idempotency`] is built, and one for each call.
     ///
     /// Default: the value of the variable [`IDEMPOTENCY_DISABLED`](crate::DISABLED_ENV).
     ///
@@ -301,7 +301,7 @@ impl Builder {
     /// The cache keeps an answer until its retention ends by either clock, wall or monotonic. It drops
     /// the answer when this process runs the operation again
     /// ([`Completed::Execute`](crate::policy::Completed::Execute)). It does not notice when another
-    /// process does so, or deletes the record.
+    /// process runs the operation again or deletes the record.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {
@@ -393,8 +393,8 @@ impl Builder {
         self
     }
 
-    /// Lets a test start with a process whose clock is right, as if it had received DynamoDB's time
-    /// before.
+    /// Lets a test start with a process whose clock is right, as if the process had received DynamoDB's
+    /// time before.
     #[doc(hidden)]
     pub const fn knows_time(mut self, knows_time: bool) -> Self {
         self.core.table.clock.local.shift.knows_time = knows_time;

@@ -1,5 +1,5 @@
-//! The clocks, waiting and randomness. No other file reads them. The rules for times are in the
-//! protocol's `time.rs`.
+//! The clocks, waiting and randomness. No other file of the crate accesses them. The rules for
+//! times are in the protocol's `time.rs`.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -22,7 +22,7 @@ use crate::protocol::time::{Learned, millis};
 /// The furthest deadline that is used.
 pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// A deadline further in the past is impossible, because Lambda ends an invocation at its deadline.
-/// Emulators send zero, or a duration instead of a time, which is a time in 1970.
+/// Emulators send zero, or a duration instead of a time. Both are read as times in 1970.
 const MAX_PAST: Duration = Duration::from_secs(60 * 60);
 
 /// The clocks of this machine. Clones share their source.
@@ -94,7 +94,7 @@ impl Clock {
         self.learned().get_or_insert_with(|| Learned::undated(self.now()));
     }
 
-    /// Discards the learned time, because the responses reached another machine.
+    /// Discards the learned time, which belongs to the clocks of the machine before the snapshot.
     pub(crate) fn reset(&self) {
         *self.learned() = None;
     }
@@ -151,7 +151,7 @@ impl Clock {
         self.sleep(random_wait(bound).min(max)).await;
     }
 
-    /// Waits before the next try. Returns `false` if no time is left for one.
+    /// Waits before the next try. Returns `false` if no time is left for another try.
     pub(crate) async fn wait(&self, tries: &mut Tries) -> bool {
         let pause = tries.pause(self.moment());
         if let Some(bound) = pause {

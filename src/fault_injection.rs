@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const IS_ON: bool = cfg!(feature = "fault-injection");
 
-/// What can be broken outside the machines. Their own rules are broken by the search of every state.
+/// What can be broken outside the machines. `tests/search` breaks the rules of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
 pub enum FaultPoint {

@@ -42,7 +42,7 @@ impl Idempotency {
         Self::builder_from_env().await?.build()
     }
 
-    /// Returns a builder for [`from_env`](Self::from_env), for further settings.
+    /// Returns the builder that [`from_env`](Self::from_env) uses, for further settings.
     ///
     /// ```
     /// use std::time::Duration;

@@ -4,7 +4,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::error::{Error, ErrorKind};
 
-/// How many concurrent invocations one environment gets. Lambda Managed Instances set it.
+/// A variable with an environment's number of concurrent invocations. Lambda Managed Instances set it.
 const MAX_CONCURRENCY: &str = "AWS_LAMBDA_MAX_CONCURRENCY";
 
 /// The largest response that the Runtime API accepts, in bytes of JSON: "Exceeded maximum allowed payload

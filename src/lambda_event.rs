@@ -12,8 +12,8 @@ pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<Deadlin
 }
 
 /// Returns the path in the event, and the names and values of the query, sorted by name. The URI of the
-/// request may show less: the decoded form of an encoded `#` ends its path and removes its query, and a
-/// router may have removed a prefix.
+/// request can contain less: an encoded `#` is decoded there, which cuts off the rest of the path and
+/// the query, and a router can have removed a prefix.
 #[cfg(feature = "lambda")]
 pub(crate) fn path_and_query(extensions: &Extensions) -> (&str, Vec<(&str, &str)>) {
     let query = lambda_http::RequestExt::query_string_parameters_ref(extensions);

@@ -33,7 +33,7 @@
 //! |---|---|---|---|
 //! | absent, past its retention, or released after a failure | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
-//! | of another request | is rejected | [`ErrorKind::Mismatch`] | 422 |
+//! | belongs to a different request | is rejected | [`ErrorKind::Mismatch`] | 422 |
 //! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
 //! | pending, lease expired, by default | takes over and runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | pending, lease expired, with a [hook](Call::reconcile) that knows the answer | gets the hook's answer | `Ok`, [`Outcome::Reconciled`] | the hook's response |
@@ -67,11 +67,11 @@
 //! The crate stores answers of up to 10 MiB. It [compresses](policy::Compression) them if that saves
 //! write units, and [splits](policy::LargeAnswers) large ones into several items. If most requests are
 //! repeats, [`FirstRequest`](policy::FirstRequest) reduces the cost. If many repeats reach the same
-//! process, so does [`Builder::local_cache`]. `docs/cost.md` has the figures.
+//! process, [`Builder::local_cache`] reduces it too. `docs/cost.md` has the figures.
 //!
 //! # Secrets
 //!
-//! An [`AnswerCodec`] transforms answers before they are stored, for example encrypts them.
+//! An [`AnswerCodec`] encrypts answers, or transforms them in another way, before they are stored.
 //!
 //! # Guide
 //!
@@ -81,20 +81,20 @@
 //!
 //! | feature | default | what it brings |
 //! |---|---|---|
-//! | `compression` | yes | compresses stored answers with zstd, a C library; a build without it cannot read compressed answers ([`ErrorKind::AnswerUnavailable`]) |
+//! | `compression` | yes | compresses stored answers with zstd, a C library; a build without this feature cannot read compressed answers ([`ErrorKind::AnswerUnavailable`]) |
 //! | `from-env` | yes | [`Idempotency::from_env`] and [`sdk_config_loader`], with `aws-config`; HTTPS by rustls with ring |
 //! | `developer-credentials` | no | for `from-env`: credentials from IAM Identity Center (`aws sso login`) and `credential_process` |
 //! | `lambda` | yes | [`lambda`]: the `lambda_http` wrapper; brings `http` and `event` |
-//! | `http` | by `lambda` | [`mod@http`]: the `tower` layer |
+//! | `http` | yes, by `lambda` | [`mod@http`]: the `tower` layer |
 //! | `axum` | no | [`http::axum`]: `Execution` as an extractor, errors as responses; brings `http` |
 //! | `webhook` | no | [`http::webhook`]: signed webhooks of Stripe, GitHub, `OpenAI` and others; brings `http` |
-//! | `event` | by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
+//! | `event` | yes, by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | the hidden API of the command line in `crates/cli/`; it may change with every release |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
-//! | `jmespath` | no | keys of messages by `JMESPath` expressions |
+//! | `jmespath` | no | keys of messages by `JMESPath` expressions; brings `messages` |
 //!
 //! Without default features, you provide the DynamoDB client. No Lambda crate or TLS stack is added.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -51,7 +51,7 @@
 /// }
 /// ```
 ///
-/// The function returns `Result<T, RunError<E>>`, its body `Result<T, E>`.
+/// The function returns `Result<T, RunError<E>>`, and its body returns `Result<T, E>`.
 ///
 /// | argument | meaning |
 /// |---|---|

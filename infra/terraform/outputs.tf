@@ -9,7 +9,7 @@ output "table_arn" {
 }
 
 output "alarm_names" {
-  description = "All alarms; a deployment can go back on them."
+  description = "All alarms. A deployment can roll back when one is raised."
   value = concat(
     [for alarm in aws_cloudwatch_metric_alarm.page : alarm.alarm_name],
     [for alarm in aws_cloudwatch_metric_alarm.expression : alarm.alarm_name],

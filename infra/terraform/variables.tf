@@ -17,7 +17,7 @@ variable "services" {
     log_group_name = optional(string)
   }))
   description = <<-TEXT
-    The functions and servers that use the table, by a name of yours. Each may keep the records of its
+    The functions and servers that use the table, by names that you choose. Each may keep the records of its
     scopes, and of no others; a scope is the list of its segments: [["payments"], ["refunds", "v2"]].
     A function has a function_name; a server has none, and its role is that of its task or pod. Most
     alarms count lines in the log group; without one, watch the metrics (infra/servers).
@@ -32,13 +32,13 @@ variable "services" {
 variable "inspector_role_names" {
   type        = set(string)
   default     = []
-  description = "Roles that may look at every record by the command line."
+  description = "Roles that can read every record with the command line."
 }
 
 variable "operator_role_names" {
   type        = set(string)
   default     = []
-  description = "Roles that may look at every record by the command line, and release keys."
+  description = "Roles that can read every record and release keys with the command line."
 }
 
 variable "kms_key_arn" {

@@ -22,7 +22,7 @@ pub type CodecError = Box<dyn StdError + Send + Sync>;
 ///
 /// The codec transforms all answers that the crate stores: results of functions and of
 /// [steps](crate::Execution::step), HTTP responses, committed answers, answers of a reconcile hook, and
-/// failures that are kept. It does not transform keys, scopes, names of steps, times and the SHA-256 of
+/// failures that are kept. It does not transform keys, scopes, names of steps, times or the SHA-256 of
 /// the request. To hide keys, use [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
 ///
 /// The crate compresses an answer before the codec encodes it, so the stored length reveals something

@@ -55,7 +55,7 @@ impl Encoded {
 
     /// Returns the value that is stored in the record.
     pub(super) fn with_header(&self) -> Vec<u8> {
-        // An answer longer than a u32 was rejected before.
+        // An answer whose length does not fit into a u32 was rejected before.
         let length = u32::try_from(self.plain_bytes).unwrap_or(u32::MAX).to_be_bytes();
         [&[self.codec as u8], &length[..], &self.body, &self.tail].concat()
     }
@@ -69,7 +69,7 @@ impl Encoded {
     }
 
     /// Applies the user's codec to the header and the bytes. The header says how the bytes are read, so a
-    /// codec that authenticates its input protects that too.
+    /// codec that authenticates its input protects the header too.
     pub(super) fn encode_with(
         self,
         coder: Coder<'_>,

@@ -31,7 +31,7 @@ impl Answer {
 
 fn http_tail(HttpAnswer { status, headers, body }: &HttpAnswer) -> Option<Vec<u8>> {
     let header = |(name, value): &(String, Vec<u8>)| 8 + name.len() + value.len();
-    // Reserves room for its length.
+    // Includes four bytes for the length of the head.
     let mut head = Vec::with_capacity(8 + headers.iter().map(header).sum::<usize>());
     head.push(HTTP);
     head.extend(status.to_be_bytes());

@@ -137,7 +137,7 @@ impl Answer {
         rest + self.body().len()
     }
 
-    /// Returns a copy that shares no bytes. A handler's body may be a slice of a larger buffer.
+    /// Returns a copy that shares no bytes, because a handler's body can be a slice of a larger buffer.
     pub(crate) fn detached(&self) -> Self {
         let mut copy = self.clone();
         match &mut copy {

@@ -1,7 +1,7 @@
 //! The reasons that are stored instead of answers. Repeats get them with
 //! [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
 
-/// The codec's own message could reveal the content.
+/// Without the codec's own message, which could reveal the content.
 pub(crate) const NOT_ENCODED: &str = "its AnswerCodec could not encode it";
 pub(crate) const NOT_SERIALIZABLE: &str = "it could not be serialized";
 pub(crate) const PARTS_NOT_WRITTEN: &str = "its parts could not be written";

@@ -21,14 +21,14 @@ const MAX_PART_BYTES: usize = 128 * 1024 - ATTRIBUTES_BYTES;
 const MIN_PART_BYTES: usize = 32 * 1024 - ATTRIBUTES_BYTES;
 const ATTRIBUTES_BYTES: usize = 512;
 
-/// The limit for the number of parts. No answer of that size is stored.
+/// The limit for the number of parts. No answer is so large that it reaches this limit.
 const MAX_PARTS: u32 = 1 << 20;
 
 /// The limit for parts in flight. An answer of 256 KB to 1 MB is split into this many parts.
 pub(crate) const MAX_PARTS_IN_FLIGHT: usize = 9;
 
 /// For an answer up to this size, [`MIN_BYTES_IN_FLIGHT`] may always be in flight, even if that takes more
-/// memory than [`max_writes_in_flight`](Layout::max_writes_in_flight) allows. This saves two round trips.
+/// memory than [`Manifest::max_writes_in_flight`] otherwise allows. This saves two round trips.
 const SHORT_BYTES: usize = 256 * 1024;
 const MIN_BYTES_IN_FLIGHT: usize = 96 * 1024;
 
@@ -43,7 +43,7 @@ const CODEC: &str = "codec";
 const SHA256: &str = "sha256";
 
 /// Identifies the parts of one answer. Their names contain the first 64 bits of the digest and the
-/// owner's 128, so that another answer of the same owner has other parts.
+/// owner's id, so that another answer of the same owner has other parts.
 pub(crate) fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     pieces.into_iter().for_each(|piece| hash.update(piece));

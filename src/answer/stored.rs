@@ -67,7 +67,7 @@ impl Stored {
     /// memory, whatever the record claims.
     pub(crate) fn in_record(self, max_bytes: usize, coder: Coder<'_>) -> Result<Answer, Manifest> {
         match self {
-            // The crate wrote this reason.
+            // A reason is never encoded, so it is accepted under `reject_plain_answers` too.
             Self::Readable(answer @ Answer::Unavailable(_)) => Ok(answer),
             Self::Readable(answer) => {
                 let unavailable = |reason: String| Answer::Unavailable(reason.into());

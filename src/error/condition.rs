@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-/// The limit for your items in a transaction: DynamoDB's 100 less the record.
+/// The limit for your items in a transaction: DynamoDB's limit of 100 items, minus one for the record.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -62,7 +62,7 @@ impl ConditionFailed {
         self.first.0
     }
 
-    /// Returns the table's item that the condition was evaluated against.
+    /// Returns the item in the table that the first false condition was evaluated against.
     ///
     /// `None` if the item does not exist, or if your request set
     /// [`ReturnValuesOnConditionCheckFailure::None`](aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure::None).

@@ -67,6 +67,7 @@ struct Inner {
 ///         ErrorKind::Mismatch => 422,
 ///         ErrorKind::InProgress { .. } | ErrorKind::LeaseLost => 409,
 ///         ErrorKind::Abandoned | ErrorKind::ConditionFailed => 409,
+///         ErrorKind::OutcomeUnknown => 500,
 ///         _ if error.is_retryable() => 503,
 ///         _ => 500,
 ///     }
@@ -78,10 +79,10 @@ pub enum ErrorKind {
     /// The call is wrong: its key is missing or too long, or its payload cannot be serialized. **Fix
     /// the call.** Nothing ran.
     InvalidInput,
-    /// The handler used its [`Execution`](crate::Execution) wrongly. The name of a step is empty, too
-    /// long or used already, no room is left for a step, or a step or commit follows the end of the
-    /// operation. **Fix the handler.** No commit was written. The step did not start, unless
-    /// [`step_ran`](Error::step_ran).
+    /// The handler used its [`Execution`](crate::Execution) wrongly. Either the name of a step is empty,
+    /// too long or used already; or the record has no room for the step; or a step or commit came after
+    /// the end of the operation. **Fix the handler.** No commit was written. The step did not start,
+    /// unless [`step_ran`](Error::step_ran) is `true`.
     InvalidUse,
     /// The key was used before with another payload. **Use a new key for a new request.** Nothing ran.
     Mismatch,
@@ -98,10 +99,10 @@ pub enum ErrorKind {
     /// [`Refuse`](crate::Reconciled::Refuse), forbids another run. **Check whether the effect exists.
     /// To let the operation run again, release the record.** Nothing ran now.
     Abandoned,
-    /// The lease expired while the handler ran, and another execution took over, or the record was
+    /// While the handler ran, either the lease expired and another execution took over, or the record was
     /// deleted. This execution's answer was not stored. **Retry with the same key** to get the other
     /// owner's answer. No commit was or will be written. The step did not start, unless
-    /// [`step_ran`](Error::step_ran).
+    /// [`step_ran`](Error::step_ran) is `true`.
     LeaseLost,
     /// The lease expired or was lost while the handler ran, and the handler was stopped
     /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may
@@ -112,8 +113,8 @@ pub enum ErrorKind {
     /// The deadline of the call has passed, or is too near for the operation. **Retry.** Nothing ran.
     DeadlineExceeded,
     /// A setting is out of its bounds, the table is missing or has other keys, or permissions or
-    /// credentials are missing. **Fix the settings or the deployment.** Nothing ran, or nothing of a
-    /// commit was written.
+    /// credentials are missing. **Fix the settings or the deployment.** Nothing ran. A commit with this
+    /// error was not written.
     Configuration,
     /// DynamoDB could not be reached, throttled the request or failed. **Retry.** Nothing ran. A commit
     /// with this error was not written, and the execution continues.
@@ -129,8 +130,8 @@ pub enum ErrorKind {
     /// An earlier commit of this execution was applied. **Commit once.** Nothing of this commit was
     /// written, and the execution has ended.
     AlreadyCommitted,
-    /// A commit can no longer be applied. The record was released by hand, or deleted while the commit
-    /// was in doubt, or the handler dropped the future of the commit and the crate recorded a failure.
+    /// A commit can no longer be applied. Either the record was released by hand, or it was deleted while
+    /// the commit was in doubt, or the handler dropped the commit's future and the crate recorded a failure.
     /// **Retry.** Nothing of the commit was written, and the execution has ended.
     NothingCommitted,
     /// The outcome of a completion, step, commit or transaction is unknown. **Retry with the same
@@ -153,7 +154,7 @@ pub enum ErrorKind {
     NewerRecord,
     /// The operation or one of its [steps](crate::Execution::step) is done, but its result is not
     /// available. **Its effect has happened: read the result from your own data.** Nothing ran now,
-    /// unless [`step_ran`](Error::step_ran).
+    /// unless [`step_ran`](Error::step_ran) is `true`.
     ///
     /// The result was too large or could not be serialized, or a part of it is missing or damaged. It
     /// may also exceed [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes), or need the
@@ -263,7 +264,7 @@ impl Error {
         )
     }
 
-    /// Returns whether the handler ran but its answer may not be stored. The effect may then have
+    /// Returns whether the handler ran without a confirmed answer in the record. The effect may then have
     /// happened.
     ///
     /// ```
@@ -364,7 +365,7 @@ impl From<ConditionFailed> for Error {
     }
 }
 
-/// A write without items of the caller cannot be rejected because of them.
+/// A write that contains no items of the caller cannot be rejected because of such an item.
 #[doc(hidden)]
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {

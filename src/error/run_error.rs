@@ -9,7 +9,7 @@ use super::Error;
 ///
 /// [`Call::run`](crate::Call::run), [`Call::run_transaction`](crate::Call::run_transaction) and
 /// [`Execution::step`](crate::Execution::step) return it. An error of the handler is always
-/// [`Handler`](Self::Handler), even if it has the crate's type. A failure of DynamoDB never hides it.
+/// [`Handler`](Self::Handler), even if it has the crate's type. No failure of DynamoDB replaces this error.
 ///
 /// ```
 /// use dynamodb_idempotency::RunError;
@@ -31,8 +31,8 @@ use super::Error;
 /// ```
 #[derive(Debug, derive_more::Display, derive_more::From)]
 pub enum RunError<E> {
-    /// The error of the handler, the work of a step, or the closure that builds the transaction. It may
-    /// be a replayed one.
+    /// The error of the handler, of a step's work, or of the closure that builds the transaction. It can
+    /// also be a stored error, which is replayed.
     #[from(skip)]
     Handler(E),
     /// The crate's error. Its [`ErrorKind`](crate::ErrorKind) says what to do.
@@ -79,8 +79,8 @@ impl<E> RunError<E> {
 impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     /// Converts the error into a `Box<dyn Error>` that keeps its causes and its type.
     ///
-    /// Use it if `E` does not implement `std::error::Error`, like `lambda_runtime::Error`,
-    /// `anyhow::Error` and strings.
+    /// Use it for an `E` that does not implement `std::error::Error`, such as `lambda_runtime::Error`,
+    /// `anyhow::Error` or a string.
     ///
     /// ```
     /// use dynamodb_idempotency::{Idempotency, RunError};

@@ -82,7 +82,7 @@ impl<P, F> Event<P, F> {
         Ok(self)
     }
 
-    /// Sets which part of an event must be the same in a repeat. Default: its JSON value.
+    /// Sets which part of an event must be the same in a repeat. Default: the JSON value of the event.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

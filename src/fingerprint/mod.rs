@@ -69,7 +69,7 @@ impl Fingerprint {
         *EMPTY
     }
 
-    /// Returns the hash by the recipe that this version writes.
+    /// Returns the hash that this version of the crate stores.
     ///
     /// ```
     /// use dynamodb_idempotency::Fingerprint;

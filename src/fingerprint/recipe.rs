@@ -87,7 +87,7 @@ pub(crate) enum NoFingerprint {
 }
 
 impl StoredFingerprint {
-    /// The recipe's number and its hash, in bytes.
+    /// The size of the recipe's number and the hash, in bytes.
     pub(crate) const BYTES: usize = 33;
 
     pub(crate) fn encode(&self) -> [u8; Self::BYTES] {

@@ -49,8 +49,8 @@ pub(super) fn kept_headers(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     kept.collect()
 }
 
-/// Lets a user's hook change a response. The body keeps its kind if its content allows it. If the body
-/// changes, its `Content-Length` is removed, and the server computes the new one.
+/// Lets a user's function change a response. The body keeps its kind if its content allows it. If its
+/// length changes, `Content-Length` is removed, and the server computes the new one.
 pub(super) fn change(
     response: Response<Body>,
     hook: impl FnOnce(Response<Bytes>) -> Response<Bytes>,
@@ -64,7 +64,7 @@ pub(super) fn change(
     Ok(changed.map(|bytes| Body::of_kind(kind, bytes)))
 }
 
-/// Wraps the user's hook. If the hook fails, only the reason is stored.
+/// Wraps the user's function. If the function fails, only the reason is stored.
 pub(super) fn on_store(
     hook: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
 ) -> OnStore {

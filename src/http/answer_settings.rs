@@ -19,7 +19,7 @@ impl Http {
     /// | status | default |
     /// |---|---|
     /// | 2xx; 3xx except 304; 402, 404, 410 and every 4xx not named below | stored |
-    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a rejection: nothing was done, and the client may correct the request and keep its key |
+    /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a rejection: nothing was done, and the client can correct the request and keep its key |
     /// | 304, 412 | a rejection: a precondition was false, and may be true for the next request |
     /// | 408, 409, 425, 429 | a failure: the client should send the same request again |
     /// | 5xx, and any other status | a failure |
@@ -67,7 +67,7 @@ impl Http {
         self
     }
 
-    /// Changes an answer before it is stored, for example removes a header.
+    /// Changes an answer before it is stored, for example to remove a header.
     ///
     /// The client of this request still gets the handler's own response. Repeats get the changed one.
     /// The function also changes committed responses, responses of a [hook](Self::reconcile) and
@@ -130,7 +130,7 @@ impl Http {
     /// sent.
     ///
     /// The setting applies to [`layer`](Self::layer) and `wrap_streaming`. It has no effect with
-    /// [`wrap`](Self::wrap), because Lambda then accepts only complete bodies.
+    /// [`wrap`](Self::wrap), which returns only complete bodies.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

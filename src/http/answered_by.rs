@@ -5,9 +5,9 @@ use http::Response;
 use super::answer::REPLAYED;
 use super::problem::ProblemKind;
 
-/// Says what answered a request that has an idempotency key.
+/// Says what answered a request that did not pass through.
 ///
-/// Outer layers find it in the response's extensions, unless the request passed through.
+/// Outer layers find this value in the extensions of the response.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {

@@ -229,7 +229,7 @@ impl<B: From<Body>, E> Encoding<Response<HandlerBody<B>>, E> for Responses<'_> {
         }))
     }
 
-    /// The server below decides which response the error becomes, so nothing is stored.
+    /// The server that receives the error decides which response it becomes, so nothing is stored.
     fn failure(&self, _: &E) -> Option<Answer> {
         None
     }
@@ -307,8 +307,8 @@ where
     .await
 }
 
-/// Returns the response to a request that passes through. If it has items, they are not written,
-/// because they would be unprotected. The client then gets an error.
+/// Returns the response to a request that passes through. If the transaction has items, they are not
+/// written, because they would be unprotected, and the client gets an error.
 pub(crate) fn pass_transaction<B: From<Body>>(
     config: &Http,
     transaction: Transaction<Response<B>>,

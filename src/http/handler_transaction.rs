@@ -19,8 +19,8 @@ use crate::run::transaction::{OnConditionFailed, Transaction};
 /// The body of any handler's response.
 pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A handler's transaction in the extensions of its response. It is shared because extensions are
-/// cloned, and taken once.
+/// A handler's transaction in the extensions of its response. It is shared, because extensions are
+/// cloned. Only the first `take` returns it.
 #[derive(Clone)]
 pub(super) struct HandlerTransaction(Arc<Mutex<Slot>>);
 

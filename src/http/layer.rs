@@ -34,8 +34,8 @@ use crate::error::Error;
 /// out. Before a server's runtime ends, the server must call [`drain`](Self::drain).
 ///
 /// The service is always ready, and waits for the inner service right before it calls it. A request
-/// whose body is still arriving, or which waits for another request's answer, therefore occupies no
-/// slot of a concurrency limit inside. A request that waits for a slot holds its key under its lease.
+/// whose body is still arriving, or which waits for another request's answer, therefore occupies no slot of
+/// a concurrency-limit layer inside this one. A request that waits for a slot holds its key under its lease.
 ///
 /// Put a load-shedding layer inside this one. When that layer rejects a request, call
 /// [`discard`](crate::Execution::discard), as in `docs/guide/axum.md`. Otherwise the rejection counts

@@ -27,24 +27,24 @@
 //!    it is missing, malformed or repeated, the response is 400.
 //! 3. The same key with another method, path, query or body gets 422. JSON bodies are compared by
 //!    value.
-//! 4. While the first request runs, the same key gets 409 with `Retry-After`, or waits if the
-//!    [`Policy`] says so.
+//! 4. While the first request runs, a request with the same key gets 409 with `Retry-After`, or waits
+//!    if the [`Policy`] says so.
 //! 5. 2xx, 3xx except 304, and final errors such as 402 and 404 are stored. A replay has the header
 //!    `Idempotency-Replayed: true`. A status that rejects the request before anything was done, such as
-//!    304, 400, 401, 403 or 422, frees the key. Any other status, an error or a panic is a failure: by
-//!    default nothing is stored, and the next request runs again. [`Http::store_if`] has the table.
+//!    304, 400, 401, 403 or 422, frees the key. Any other status, an error or a panic is a failure: by default
+//!    nothing is stored, and the next request runs the handler again. [`Http::store_if`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.
 //! 7. A handler that rejects a request without doing anything can call
 //!    [`discard`](crate::Execution::discard), which frees the key.
 //! 8. If the lease of a request expires without an answer, the next request runs the handler again, or
 //!    a hook decides; see [`Http::reconcile`].
 //! 9. The crate's own responses are `application/problem+json` (RFC 9457); see [`ProblemKind`]. The
-//!    extensions of each response contain [`AnsweredBy`].
+//!    extensions of each response contain [`AnsweredBy`], unless the request passed through.
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the extensions of the request. An answer is
 //! stored before its first byte is sent, so bodies are held in memory, without trailers. If a request
-//! passes through, its bodies stream. An answer that is too long to be stored streams if you set
-//! [`Http::stream_large_answers`].
+//! passes through, its body and the response's body stream. An answer that is too long to be stored
+//! streams if you set [`Http::stream_large_answers`].
 //!
 //! **Authenticate first.** Every client that sends the key and the same request gets the replay, and
 //! the handler does not run. Authenticate in an outer layer or an authorizer, and separate clients with
@@ -138,8 +138,8 @@ impl Idempotency {
 }
 
 type FindKey = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
-/// Finds the key of a request with its body, or explains why it is malformed. A request without a valid
-/// signature is a problem.
+/// Finds the key in a request and its body, or explains why the key is malformed. The error is the
+/// problem of a request without a valid signature.
 type FindSignedKey =
     Arc<dyn Fn(&Parts, &[u8], Timestamp) -> Result<FoundKey, Problem> + Send + Sync>;
 type FoundKey = Result<Option<String>, &'static str>;
@@ -239,7 +239,7 @@ impl Http {
 
     /// Sets the header that contains the key. Default: `Idempotency-Key`.
     ///
-    /// A second key rule (this one, [`key`](Self::key) or `webhook`) is a configuration error.
+    /// A second key rule (`header`, [`key`](Self::key) or `webhook`) is a configuration error.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -290,10 +290,10 @@ impl Http {
     /// Separates the keys of different tenants.
     ///
     /// The result of `tenant` becomes the [tenant](Scope::tenant) of the scope. A request without a
-    /// tenant is rejected with 400. The module [`tenant`] has functions for common cases. Your own
-    /// returns an `Option<String>` or a [`Tenant`].
+    /// tenant is rejected with 400. The module [`tenant`] has functions for common cases. A function of
+    /// your own returns an `Option<String>` or a [`Tenant`].
     ///
-    /// Without this setting, every client that sends a key and its request gets the stored answer.
+    /// Without this setting, every client that sends the same key and request gets the stored answer.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -317,7 +317,7 @@ impl Http {
         self
     }
 
-    /// Like [`tenant`](Self::tenant), but requests without a tenant share the scope without one.
+    /// Like [`tenant`](Self::tenant), but requests without a tenant share the scope that has no tenant.
     ///
     /// Use it for an API that also serves anonymous clients. A request that names several tenants is
     /// still rejected.
@@ -409,8 +409,8 @@ impl Http {
         self
     }
 
-    /// Returns whether idempotency is [switched off](crate::Builder::disabled). No request is rejected
-    /// then.
+    /// Returns whether idempotency is [switched off](crate::Builder::disabled). Then only webhooks can
+    /// be rejected, for an invalid signature or a body that is too large.
     fn is_off(&self) -> bool {
         self.calls.core().is_disabled
     }
@@ -423,8 +423,8 @@ impl Http {
     /// The largest request body that is read, in bytes.
     fn body_limit(&self) -> usize {
         let limit = self.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES);
-        // While idempotency is switched off, only a webhook's body is read. The limit must not reject
-        // it, but must keep an unauthenticated sender from filling the memory.
+        // While idempotency is switched off, only a webhook's body is read. The limit must accept the
+        // bodies of all known senders, but must keep an unauthenticated sender from filling the memory.
         if self.is_off() { limit.max(LARGEST_SIGNED_BODY) } else { limit }
     }
 

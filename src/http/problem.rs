@@ -66,8 +66,8 @@ pub enum ProblemKind {
     /// 500: the handler panicked.
     HandlerPanicked,
     /// 500: the handler ran, but its response cannot be sent: its body failed, or it is larger than
-    /// Lambda accepts. If its status is one that is stored, the request counts as completed. A
-    /// transaction with such a response writes nothing.
+    /// Lambda accepts. If the status of the response is one that is stored, the request counts as
+    /// completed. A transaction with such a response writes nothing.
     BodyBroken,
     /// 500: this version does not understand the stored record or its answer; the log has the
     /// reason.
@@ -85,8 +85,8 @@ pub enum ProblemKind {
     /// 503 with `Retry-After`: this server shuts down ([`drain`](super::IdempotencyLayer::drain)).
     /// Nothing ran.
     ShuttingDown,
-    /// 503 with `Retry-After`: a newer version wrote the record of this key, which this instance cannot
-    /// read. Nothing ran.
+    /// 503 with `Retry-After`: a newer version of the crate wrote the record of this key, and this
+    /// instance cannot read the record. Nothing ran.
     NewerRecord,
     /// 503 with `Retry-After`: this instance cannot read the steps that an earlier request with this
     /// key completed; the log has the reason. Nothing ran.

@@ -10,8 +10,8 @@ use crate::run::user_code;
 /// The user's function that decides which responses are stored.
 pub(super) type StoreIf = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 
-/// Returns whether a handler's response is stored for repeats. The error is the reason if the function
-/// panics: the handler has run, so its effect must not happen again.
+/// Returns whether a handler's response is stored for repeats. If the function panics, the error is the
+/// reason to store instead. The request counts as completed then, because the handler has run.
 pub(super) fn is_stored(store_if: &StoreIf, status: StatusCode) -> Result<bool, &'static str> {
     user_code::call(|| store_if(status)).map_err(|_| reason::STORED_PANICKED)
 }

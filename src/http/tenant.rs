@@ -35,7 +35,7 @@ pub enum Tenant {
     Known(String),
     /// The request names no tenant.
     Unknown,
-    /// The request names several tenants, or one that cannot be read. It is always rejected with 400.
+    /// The request names several tenants, or one that cannot be read. The request is rejected with 400.
     Invalid,
 }
 

@@ -19,10 +19,10 @@
 //! The rules are those of [`http`](crate::http). The lease follows the deadline of the invocation, from
 //! its `Context`.
 //!
-//! Lambda accepts a response of at most 6,291,556 bytes of JSON, and an ALB one of 1 MiB. Binary bodies
-//! are sent in Base64, so about 4.5 MB fit. Instead of a larger response, the client gets
-//! [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken). If its status is stored, the
-//! request counts as completed, and repeats get
+//! Lambda accepts a response of at most 6,291,556 bytes of JSON, and an ALB accepts at most 1 MiB. Binary
+//! bodies are sent in Base64, so about 4.5 MB fit into Lambda's limit. Instead of a larger response, the
+//! client gets [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken). If the larger response
+//! has a status that is stored, the request counts as completed, and repeats get
 //! [`ProblemKind::AnswerUnavailable`](crate::http::ProblemKind::AnswerUnavailable).
 //! [`Http::wrap_streaming`](crate::http::Http::wrap_streaming) has no such limit.
 

@@ -68,8 +68,8 @@ impl Limit {
         }
     }
 
-    /// Estimates the size of the JSON that `lambda_http` produces, by the size of texts in it. With
-    /// [`in_json`] the estimate is too high by at most [`ENVELOPE_BYTES`] and four bytes per header.
+    /// Estimates the size of the JSON that `lambda_http` produces. `size` returns the size of a text in it.
+    /// With [`in_json`], the estimate is too high by at most [`ENVELOPE_BYTES`] and four bytes per header.
     fn json_bytes(self, response: &Response<Body>, size: fn(&[u8]) -> usize) -> usize {
         let header = |name: &str, value: &[u8]| name.len() + size(value) + 8;
         let headers = response.headers().iter();

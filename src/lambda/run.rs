@@ -3,7 +3,7 @@
 //! REST APIs, and ALBs with multi-value headers, send every header twice: in `headers` with its last
 //! value, and in `multiValueHeaders` with all values. `lambda_http` 1.3 merges both and keeps only the
 //! last value, so two idempotency keys would look like one. If a header has several values, this
-//! adapter removes the single one.
+//! adapter removes it from `headers`.
 
 use std::fmt::Debug;
 use std::task::{Context, Poll};
@@ -329,8 +329,8 @@ where
     }
 }
 
-/// Removes the single value of each header that has several values. Other single values stay, because
-/// `lambda_http` reads `Host` from them.
+/// Removes each header that has several values from the map of single values. The other headers stay in
+/// this map, because `lambda_http` reads `Host` from it.
 fn distinct(mut event: LambdaEvent<LambdaRequest>) -> LambdaEvent<LambdaRequest> {
     let (single, multiple) = match &mut event.payload {
         LambdaRequest::ApiGatewayV1(event) => (&mut event.headers, &event.multi_value_headers),

@@ -81,18 +81,18 @@ impl Http {
 
     /// Wraps a `lambda_http` handler whose whole effect is one DynamoDB transaction.
     ///
-    /// A request takes only **one** round trip, and so does a repeat. Otherwise the rules are those of
-    /// [`wrap`](Self::wrap).
+    /// A request takes only **one** round trip, and a repeat takes one too. Apart from the differences
+    /// below, the rules are those of [`wrap`](Self::wrap).
     ///
-    /// The handler returns a [`Transaction`]: its response and the items to write. It runs before the
-    /// first request to DynamoDB, also in a repeat, so it must have no effect itself; see
+    /// The handler returns a [`Transaction`]: its response and the items to write. The handler runs before
+    /// the first request to DynamoDB, also in a repeat, so it must have no effect itself; see
     /// [`Call::run_transaction`](crate::Call::run_transaction). It has no
     /// [`Execution`](crate::Execution).
     ///
     /// The response to a transaction with writes is stored, whatever its status. A response without
-    /// writes, or for [`on_condition_failed`](Transaction::on_condition_failed), is stored only if its
-    /// status is one that is stored. If a response is [larger than Lambda accepts](crate::lambda),
-    /// nothing is written, and the client gets
+    /// writes, or from [`on_condition_failed`](Transaction::on_condition_failed), is stored only if
+    /// [`store_if`](Self::store_if) selects its status. If a response is
+    /// [larger than Lambda accepts](crate::lambda), nothing is written, and the client gets
     /// [`ProblemKind::BodyBroken`](crate::http::ProblemKind::BodyBroken).
     ///
     /// A request that passes through is unprotected. If its transaction has writes, nothing is written,
@@ -377,8 +377,8 @@ impl LambdaResponse {
 }
 
 /// Use it if your handler builds its bodies: text as [`Body::Text`], other bytes as [`Body::Binary`],
-/// which is sent in Base64. `lambda_http` decodes and copies other types of response. Without them, the
-/// binary of a function does not contain the tables of all encodings.
+/// which is sent in Base64. `lambda_http` decodes and copies other types of response. If a function uses
+/// only this type, its executable does not contain the tables of all text encodings.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {

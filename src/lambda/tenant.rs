@@ -22,8 +22,8 @@ use lambda_http::Context;
 use lambda_http::request::RequestContext;
 use serde_json::Value;
 
-/// Takes the tenant of the invocation, in Lambda's tenant isolation mode. An empty tenant is rejected
-/// with 400.
+/// Takes the tenant that the invocation has in Lambda's tenant isolation mode. An empty tenant is
+/// rejected with 400.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {

@@ -243,8 +243,8 @@ impl<R> Consumer<R> {
         self
     }
 
-    /// Sets which part of a message must be the same in a repeat. Default: its payload, by its JSON
-    /// value.
+    /// Sets which part of a message must be the same in a repeat. Default: the JSON value of its
+    /// payload.
     ///
     /// Choose a part if the payload contains, for example, the time of sending.
     ///
@@ -300,9 +300,9 @@ impl<R> Consumer<R> {
     /// Messages without enough time are reported and delivered again. A good choice is the usual
     /// duration of a handler. The margin is at most half of the invocation's time.
     ///
-    /// A handler that still runs 250 ms before the end of the invocation is dropped, and its message
-    /// is reported. Otherwise the results of the whole batch would be lost. The message's key stays
-    /// locked until its lease expires.
+    /// A handler that still runs 250 ms before the end of the invocation is dropped, so that the response
+    /// with the results of the whole batch is sent in time. The handler's message is reported, and its key
+    /// stays locked until the lease expires.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -401,9 +401,8 @@ impl<R> Consumer<R> {
 
     /// Sets what happens to a message that must not run again. Default: [`FailureAction::Report`].
     ///
-    /// That is a message whose attempts are used up
-    /// ([`Failure::Retain`](crate::policy::Failure::Retain)), that failed
-    /// ([`Failure::Replay`](crate::policy::Failure::Replay)), or whose owner died
+    /// Such a message has no attempts left ([`Failure::Retain`](crate::policy::Failure::Retain)), has failed
+    /// ([`Failure::Replay`](crate::policy::Failure::Replay)), or is abandoned
     /// ([`Takeover::Reject`](crate::policy::Takeover::Reject)). Its record is kept.
     ///
     /// ```
@@ -424,7 +423,8 @@ impl<R> Consumer<R> {
 }
 
 impl Consumer<SqsMessage> {
-    /// Removes an envelope from each message. Key, payload and fingerprint are those of its content.
+    /// Removes an envelope from each message. Key, payload and fingerprint are those of the content of the
+    /// envelope.
     ///
     /// [`on_malformed`](Self::on_malformed) decides about a message without this envelope.
     ///

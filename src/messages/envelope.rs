@@ -25,8 +25,8 @@ use crate::error::json_fault;
 pub enum Envelope {
     /// A notification of an SNS topic that the queue subscribes to without raw message delivery.
     /// The payload is its `Message`, the attributes are its `MessageAttributes`, and the broker's
-    /// id is its `MessageId`. A message whose `Type` is not `Notification` is malformed, such as
-    /// the confirmation of a subscription.
+    /// id is its `MessageId`. A message whose `Type` is not `Notification`, such as the confirmation
+    /// of a subscription, is malformed.
     Sns,
     /// An event of an EventBridge rule whose target is the queue. The payload is its `detail`, and
     /// the broker's id consists of its `source` and `id`.

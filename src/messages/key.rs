@@ -77,7 +77,7 @@ impl<R> MessageKey<R> {
     /// | Kafka | cluster ARN (or the bootstrap servers, sorted), topic, partition, offset |
     /// | SNS | `MessageId` |
     /// | EventBridge | `source`, `id` |
-    /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or, without one, the event's name and time); if they have more than 2 KB, use [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256) |
+    /// | S3 | bucket, key (URL-encoded, as it is sent), version, sequencer (or, without a sequencer, the event's name and time); if the whole id has more than 2 KB, use [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256) |
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

@@ -59,7 +59,7 @@ impl<R> Message<R> {
         self.record
     }
 
-    /// Returns the decoded payload, or that in the [envelope](super::Envelope) if one is set.
+    /// Returns the decoded payload, from inside the [envelope](super::Envelope) if the consumer removes one.
     ///
     /// The table in [`messages`](super) shows what the payload is for each source.
     ///
@@ -98,8 +98,8 @@ impl<R> Message<R> {
 
     /// Returns the idempotency key of the message.
     ///
-    /// `None` if it runs without one: under [`RunUnprotected`](super::MissingKey::RunUnprotected),
-    /// or while idempotency is switched off.
+    /// `None` if the message has no key under [`RunUnprotected`](super::MissingKey::RunUnprotected), or no
+    /// valid key while idempotency is switched off.
     ///
     /// ```
     /// # doc_examples::with_message(|message| {

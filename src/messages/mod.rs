@@ -1,4 +1,4 @@
-//! Consumers of messages and events: delivered at least once, with one effect.
+//! Consumers of messages and events that are delivered at least once and must have one effect.
 //!
 //! ```no_run
 //! use dynamodb_idempotency::messages::{Message, events::sqs::SqsMessage};
@@ -31,7 +31,7 @@
 //! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard, or item | the first failed record; it and all later ones are delivered again |
 //! | Kafka | [`kafka`](crate::Idempotency::kafka) | header `Idempotency-Key` | value | partition, or record key | a failed invocation; after [`report_each`](Consumer::report_each), that record and the rest of its group |
 //! | SNS | [`sns`](crate::Idempotency::sns) | attribute `Idempotency-Key` | `Message` | none | a failed invocation |
-//! | EventBridge | [`eventbridge`](crate::Idempotency::eventbridge) | broker's id | `detail` | – | a failed invocation |
+//! | EventBridge | [`eventbridge`](crate::Idempotency::eventbridge) | broker's id | `detail` | none, one event per invocation | a failed invocation |
 //! | S3 | [`s3`](crate::Idempotency::s3) | broker's id | the record's JSON | none | a failed invocation |
 //!
 //! # The rules
@@ -42,19 +42,18 @@
 //!    order group run one after the other. After a message that is not done, the rest of its group does
 //!    not run.
 //! 3. If two messages of a batch have the same key and payload, one runs, and the other gets its result.
-//! 4. The response names exactly the messages that are not done. They failed, are in progress elsewhere,
-//!    follow such a message in their group, or had no time to run
-//!    ([`deadline_margin`](Consumer::deadline_margin)). For a stream, the response names only the first
-//!    one.
+//! 4. The response names the messages that are not done, or for a stream only the first of them. A message
+//!    is not done if it failed, is in progress elsewhere, follows a message of its group that is not done,
+//!    or had no time to run to its end ([`deadline_margin`](Consumer::deadline_margin)).
 //! 5. A message that fails, panics, cannot be read or has no key does not affect messages outside its
 //!    order group. If it has no identifier, it cannot be reported, so the whole invocation fails.
-//! 6. A message needs two round trips to DynamoDB. Those of concurrent messages overlap.
+//! 6. A message needs two round trips to DynamoDB. The round trips of concurrent messages overlap.
 //! 7. An empty batch succeeds. The state of a tumbling window is returned unchanged.
 //!
 //! **Turn on `ReportBatchItemFailures`** in the event source mapping of SQS, Kinesis and DynamoDB Streams,
 //! or call [`report_batch()`](Consumer::report_batch). Otherwise Lambda treats every response as success,
-//! and failed messages are lost. For Kafka, that setting needs provisioned pollers. By default a failed
-//! Kafka record therefore fails the whole invocation. Messages that are done do not run again.
+//! and failed messages are lost. For Kafka, `ReportBatchItemFailures` needs provisioned pollers. By default a
+//! failed Kafka record therefore fails the whole invocation. Messages that are done do not run again.
 //!
 //! [`Failure::Retain`](crate::policy::Failure::Retain) in the [`policy`](Consumer::policy) counts the
 //! attempts of a message across its deliveries. When no attempt is left,

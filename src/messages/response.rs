@@ -65,9 +65,9 @@ pub enum ItemIdentifier {
 pub(super) enum Reporting {
     /// Each message that is not done.
     Items,
-    /// Like `Items` after [`report_each()`](super::Consumer::report_each), else an error. Only Kafka's
-    /// provisioned pollers with `ReportBatchItemFailures` read partial responses. Other pollers treat
-    /// every response as success.
+    /// Like `Items` after [`report_each()`](super::Consumer::report_each). Without that call, like `Event`.
+    /// Only Kafka's provisioned pollers with `ReportBatchItemFailures` read partial responses. Other
+    /// pollers treat every response as success.
     ItemsIfAsked,
     /// The first message that is not done; the source delivers it and all later ones again.
     First,
@@ -91,8 +91,8 @@ pub(super) fn report(
         Reporting::First => failed.truncate(1),
         Reporting::Items | Reporting::Event | Reporting::ItemsIfAsked => {}
     }
-    // An empty or unknown identifier fails the whole batch, and a missing one loses its message.
-    // So the invocation fails with an error, and the whole batch is delivered again.
+    // Lambda treats an empty or unknown identifier as a failure of the whole batch. A message that the
+    // response cannot name would be lost. So the invocation fails, and the whole batch is delivered again.
     if failed.contains(&None) {
         return Err(BatchError::Nameless { failed: count, total });
     }

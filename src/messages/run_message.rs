@@ -1,4 +1,4 @@
-//! One message: whether it runs, and running it.
+//! Decides whether one message runs, and runs it.
 
 use std::fmt;
 use std::future::Future;
@@ -119,7 +119,7 @@ where
                         return Err("its key became free too late: nothing ran".to_owned());
                     }
                     let done = handler(message, execution).await;
-                    // Read as any JSON, because the answers of earlier versions mean the same.
+                    // A repeat accepts any JSON: whatever an earlier version stored, the message is done.
                     done.map(|()| Value::Null).map_err(user_code::text)
                 });
                 log.ended(run.await.map(drop))

@@ -7,7 +7,7 @@ use crate::answer::{Answer, reason, to_json};
 use crate::error::{Error, ErrorKind, json_fault};
 use crate::run::errors::answer_unavailable;
 
-/// Returns the stored form of a value. If it cannot be serialized, its repeats get an error.
+/// Returns the stored form of a value. If the value cannot be serialized, repeats get an error.
 pub(super) fn encode<T: Serialize>(value: &T, report: impl FnOnce(&str)) -> Answer {
     to_json(value).map_or_else(
         |error| {

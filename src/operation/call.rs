@@ -1,4 +1,4 @@
-//! One call of an operation, which has a key.
+//! A call of an operation, for one key.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -45,7 +45,7 @@ use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 /// ```
 ///
 /// `Hook` is the type of its [hook](Self::reconcile), and `Errors` the type of the errors that it
-/// [keeps](Self::replay_errors). [`Unset`] means that it has none.
+/// [keeps](Self::replay_errors). [`Unset`] means that the call has no hook, or keeps no errors.
 #[derive(derive_more::Debug)]
 // Without the key, which may be personal data.
 #[debug("Call {{ config: {config:?}, .. }}")]
@@ -77,8 +77,8 @@ impl<Hook> Call<Hook> {
     /// Stores a failure of the handler and returns the same error to repeats.
     ///
     /// `E` is the type of the handler's error. The failure policy becomes [`Failure::Replay`], unless it
-    /// is [`Failure::Retain`]. Under `Retain`, the operation runs again while attempts are left, and then
-    /// repeats get the error.
+    /// is [`Failure::Retain`]. Under `Retain`, the operation runs again while attempts are left. Once no
+    /// attempt is left, repeats get the error.
     ///
     /// A call whose handler has errors of another type does not compile:
     ///
@@ -165,8 +165,8 @@ impl<Errors> Call<Unset, Errors> {
     /// # Ok(()) });
     /// ```
     ///
-    /// [`run_transaction`](Self::run_transaction) with a hook does not compile either, because it
-    /// cannot run one.
+    /// [`run_transaction`](Self::run_transaction) on a call with a hook does not compile either, because
+    /// a transaction cannot run a hook.
     pub fn reconcile<T, E, H, Fut>(self, hook: H) -> Call<H, Errors>
     where
         H: Fn(Abandoned) -> Fut,
@@ -178,7 +178,7 @@ impl<Errors> Call<Unset, Errors> {
 }
 
 impl<Hook, Errors> Call<Hook, Errors> {
-    /// Sets the payload. A repeat must have the same one, compared by its JSON value.
+    /// Sets the payload. A repeat must have the same payload. Payloads are compared by their JSON values.
     ///
     /// The order of a map's members does not matter, but the order of a sequence does. Do not include a
     /// `HashSet`: its order changes with every process.
@@ -226,8 +226,8 @@ impl<Hook, Errors> Call<Hook, Errors> {
     ///
     /// If the deadline has passed, the call ends with
     /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded). A deadline more than an hour in
-    /// the past counts as no deadline, and the crate warns once per process: `cargo lambda watch`,
-    /// for example, passes a time in 1970.
+    /// the past, such as the time in 1970 that `cargo lambda watch` passes, counts as no deadline. The
+    /// crate then warns once per process.
     ///
     /// ```
     /// use dynamodb_idempotency::Idempotency;
@@ -258,12 +258,12 @@ impl<Hook, Errors> Call<Hook, Errors> {
     ///
     /// The answer is stored as JSON by `serde_json`, so it must be a value that JSON can represent. A repeat
     /// gets `None` for `Some(None)` and `Some(())`. JSON stores an infinity or a NaN as `null`. A repeat
-    /// reads that as `None` if the type is an `Option`, and otherwise gets
+    /// reads this `null` as `None` if the type is an `Option`, and otherwise gets
     /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable).
     ///
     /// Poll the future to completion. If it is dropped before its answer is stored, for example by a timeout
-    /// around it, the key stays locked until the lease expires. Then the operation runs again. Spawn the
-    /// future if that can happen. A panic of the handler counts as a failure and is resumed.
+    /// around it, the key stays locked until the lease expires. After that, a repeat runs the operation again.
+    /// Spawn a future that can be dropped early. A panic of the handler counts as a failure and is resumed.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

@@ -47,7 +47,7 @@ pub struct Operation {
 }
 
 impl Idempotency {
-    /// Starts an operation under `scope`. Its [`key`](Operation::key) makes a [`Call`], which runs.
+    /// Starts an operation under `scope`. Its [`key`](Operation::key) makes a [`Call`], which you run.
     ///
     /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
     /// share no record, whatever their keys.

@@ -24,16 +24,16 @@
 pub enum Outcome<T> {
     /// The handler ran in this call, and the operation is completed.
     ///
-    /// Its answer is stored. If it could not be stored, the crate logged an error, and repeats get
-    /// [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
+    /// Its answer is stored, unless it is too large or cannot be encoded. In that case, the crate
+    /// logged an error, and repeats get [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
     Executed(T),
     /// The stored answer of an earlier call or of another owner.
     Replayed(T),
-    /// The answer of the [reconcile hook](crate::Call::reconcile). The handler did not run in
-    /// this call: the hook found that an abandoned execution had completed. The answer is stored
-    /// now.
+    /// The answer of the [reconcile hook](crate::Call::reconcile), which is stored now. The handler did
+    /// not run in this call: the hook found that an abandoned execution had completed.
     Reconciled(T),
-    /// The handler ran and called [`discard`](crate::Execution::discard). Its answer is not stored.
+    /// The answer of a handler that called [`discard`](crate::Execution::discard), or of a
+    /// [`Transaction::discard`](crate::Transaction::discard). It is not stored.
     NothingExecuted(T),
     /// The handler ran, but it is unknown whether its answer is stored
     /// ([`Unconfirmed::Answer`](crate::policy::Unconfirmed::Answer)).
@@ -64,7 +64,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Returns whether the answer had been stored by an earlier call.
+    /// Returns whether another call stored the answer.
     ///
     /// ```
     /// use dynamodb_idempotency::Outcome;

@@ -18,18 +18,18 @@ impl<Errors> Call<Unset, Errors> {
     /// Runs the whole operation as one DynamoDB transaction.
     ///
     /// The transaction contains the writes that `build` returns, and the completed record with its answer.
-    /// DynamoDB applies all of it, once, or nothing. The call takes one round trip, and so does a repeat:
-    /// DynamoDB cancels its transaction and returns the stored answer. The record has at most 400 KB, so
-    /// store a reference if the answer is larger. [`FirstRequest::Read`](crate::policy::FirstRequest::Read)
+    /// DynamoDB applies all of it, once, or nothing. The call takes one round trip. A repeat takes one too:
+    /// DynamoDB cancels the repeat's transaction and returns the stored answer. The record has at most 400 KB,
+    /// so store a reference if the answer is larger. [`FirstRequest::Read`](crate::policy::FirstRequest::Read)
     /// makes repeats of large answers cheaper.
     ///
     /// `build` runs **before** the first request to DynamoDB, in a repeat too. It prepares the writes and
-    /// must have no effect itself. If it fails, nothing is stored, whatever the failure policy says.
+    /// must have no effect itself. If `build` fails, nothing is stored, whatever the failure policy says.
     ///
     /// The transaction respects records that [`run`](Self::run) wrote under the same key. It respects a
-    /// live lease, takes over an expired one, and runs a kept failure again or returns it. A transaction
-    /// holds no lease, so it cannot be taken over. [`Outage::Open`](crate::policy::Outage::Open) does not
-    /// apply, because the effect needs DynamoDB too.
+    /// live lease, and takes over an expired one. After a kept failure, it runs or returns the failure, as
+    /// the policy says. A transaction holds no lease, so it cannot be taken over.
+    /// [`Outage::Open`](crate::policy::Outage::Open) does not apply, because the effect needs DynamoDB too.
     ///
     /// ```no_run
     /// use aws_sdk_dynamodb::types::TransactWriteItem;
@@ -55,11 +55,11 @@ impl<Errors> Call<Unset, Errors> {
     /// # Errors
     /// [`RunError::Handler`] with the error of `build`, or with a stored one.
     /// [`ErrorKind::ConditionFailed`](crate::ErrorKind::ConditionFailed) if a condition is false and the
-    /// transaction has no answer for that case, and
+    /// transaction has no answer for that case: nothing was written.
     /// [`ErrorKind::InvalidTransaction`](crate::ErrorKind::InvalidTransaction) if DynamoDB or the crate
-    /// rejects the transaction: after both, nothing was written.
-    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB did not confirm it in
-    /// time: retry with the same key. The other kinds are those of [`run`](Self::run).
+    /// rejects the transaction: nothing was written.
+    /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB did not confirm the write
+    /// in time: retry with the same key. The other kinds are those of [`run`](Self::run).
     pub async fn run_transaction<T, E, F, Fut>(self, build: F) -> Result<T, RunError<E>>
     where
         F: FnOnce() -> Fut,
@@ -73,7 +73,7 @@ impl<Errors> Call<Unset, Errors> {
     /// Like [`run_transaction`](Self::run_transaction), but also returns where the answer comes from.
     ///
     /// The [outcome](crate::Outcome) is `Executed` (also for the answer to a failed condition), `Replayed`,
-    /// `NothingExecuted`, or `Unprotected` if idempotency is switched off.
+    /// or `NothingExecuted`. While idempotency is switched off, it is `Unprotected`.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

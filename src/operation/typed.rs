@@ -25,7 +25,7 @@ use crate::run::hook::{Abandoned, HookResult, Reconciled};
 #[derive(Clone, Copy, Debug)]
 pub struct Unset;
 
-/// A hook of a call with answers `T` and errors `E`; [`Unset`] if the call has none.
+/// A hook of a call with answers `T` and errors `E`; [`Unset`] if the call has no hook.
 #[diagnostic::on_unimplemented(
     message = "the `reconcile` hook and the handler return different types",
     label = "the handler returns `Result<{T}, {E}>`"

@@ -1,4 +1,4 @@
-//! What operators do with a table: checks at a start, and tools on records.
+//! What operators do with a table: checks at the start of a process, and tools for records.
 
 #[cfg(feature = "admin")]
 pub mod admin;

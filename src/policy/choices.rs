@@ -62,10 +62,10 @@ pub enum LeaseExpired {
     /// ([`Takeover::Reject`]).
     ///
     /// The crate checks the lease before each poll and with a timer, by the wall clock and by the
-    /// monotonic clock. The earlier of the two ends counts. DynamoDB's clock is known only within
-    /// bounds, so the handler is stopped up to one second and one round trip early. Not stopped are
-    /// code that blocks its thread between two awaits, requests in flight, and tasks that the
-    /// handler spawned.
+    /// monotonic clock. It stops the handler as soon as the lease has expired by one of the clocks.
+    /// DynamoDB's clock is known only within bounds, so the handler is stopped up to one second and one
+    /// round trip early. The crate cannot stop code that blocks its thread between two awaits, requests
+    /// in flight, or tasks that the handler spawned.
     Stop,
     /// Lets the handler continue, even while another owner runs the operation: its effect can
     /// happen twice at the same time.
@@ -142,9 +142,9 @@ pub enum Compression {
 
 /// Where a large answer is stored.
 ///
-/// DynamoDB bills a repeat by the size of the record, because its conditional write fails: one write
-/// unit per KB. Reading a part costs an eighth of a read unit per KB, about a fortieth of that
-/// price. `docs/cost.md` has the figures.
+/// A repeat sends a conditional write, which fails, and DynamoDB bills it by the size of the record: one
+/// write unit per KB. Reading an answer from a separate item costs an eighth of a read unit per KB, which
+/// is about a fortieth of that price. `docs/cost.md` has the figures.
 ///
 /// ```
 /// use dynamodb_idempotency::policy::LargeAnswers;
@@ -170,8 +170,8 @@ pub enum LargeAnswers {
     ///
     /// The parts must be written within half of
     /// [`Policy::completion_timeout`](crate::Policy#structfield.completion_timeout). If the lease is
-    /// not renewed, they must also be written within half of the time that is left of it. If that
-    /// fails, the answer is stored in the record, provided it fits.
+    /// not renewed, they must also be written within half of its remaining time. If a part is not
+    /// written in time, the answer is stored in the record, provided it fits.
     ///
     /// This is the same as `InRecord` if the scope is too long for the keys of parts (within 80
     /// bytes of the limit of the table's key).
@@ -209,8 +209,8 @@ pub use crate::protocol::policy::Outage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The answer, and the crate logs an error. If the caller got the error instead, it would retry,
-    /// and the handler would run again once the lease has expired.
+    /// The handler's answer. The crate logs an error. A caller that got an error would retry, and the
+    /// handler would run again once the lease has expired, unless the completion was applied.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
     Error,

@@ -41,8 +41,8 @@ pub use crate::store::key::KeyForm;
 pub struct Policy {
     /// How long a finished record answers repeats. Default 24 h, as for Stripe's keys.
     ///
-    /// An unfinished record counts as abandoned for this long after its lease has expired. Must be
-    /// at least 1 s and [`completion_timeout`](Self#structfield.completion_timeout).
+    /// An unfinished record counts as abandoned for this long after its lease has expired. The shortest
+    /// retention is 1 s, or [`completion_timeout`](Self#structfield.completion_timeout) if that is longer.
     ///
     /// DynamoDB deletes an expired item within days. The crate treats a record past its retention
     /// as absent immediately. The retention never ends before the lease.
@@ -81,9 +81,8 @@ pub struct Policy {
     /// 10 MiB.
     ///
     /// The limit applies to the answer before compression, and to the output of an
-    /// [`AnswerCodec`](crate::AnswerCodec). A larger answer completes the operation, but only the
-    /// reason is stored.
-    /// Repeats get [`ErrorKind::AnswerUnavailable`].
+    /// [`AnswerCodec`](crate::AnswerCodec). A larger answer completes the operation, but the record
+    /// stores only that the answer is too large. Repeats get [`ErrorKind::AnswerUnavailable`].
     pub max_answer_bytes: usize,
 }
 
@@ -151,9 +150,8 @@ impl Policy {
     pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
         let second = Duration::from_secs(1);
         let (lease, length) = (self.lease.name(), self.lease.chosen_length());
-        // DynamoDB's clock is known to one second, give or take the tolerance. A shorter lease
-        // could
-        // have expired before it is known to be valid, and its renewal could come too late.
+        // DynamoDB's clock is known to one second, give or take the tolerance. A lease below `shortest`
+        // could have expired before it is known to be valid, and its renewal could come too late.
         let shortest = clock_tolerance + 2 * second;
         let is_below = |least| length.is_some_and(|length| length < least);
         let above = "is above 100 years";

@@ -1,6 +1,6 @@
 //! A cache of completed answers in this process's memory, limited in bytes. `quick_cache` chooses which
-//! answers to evict. This module returns an answer only to the same request, and until its retention is
-//! over by either clock.
+//! answers to evict. This module returns an answer only to the same request, and only until one of the
+//! two clocks shows that its retention is over.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,7 +89,7 @@ impl Cache {
         self.entries.remove(pk);
     }
 
-    /// Whether an answer of this size is kept. If not, no copy has to be made.
+    /// Whether an answer of this size is kept. If not, the caller makes no copy of it.
     pub(crate) fn has_room(&self, pk: &str, bytes: usize) -> bool {
         entry_bytes(pk, bytes) as u64 <= self.entries.capacity() / 4
     }

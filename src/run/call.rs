@@ -86,8 +86,8 @@ impl CallContext {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))
     }
 
-    /// Runs `work`, which the caller does before the first write, until the deadline. After that, a write
-    /// would be too late.
+    /// Runs `work`, which precedes the first write, until the deadline at the latest. A write after the
+    /// deadline would be too late.
     pub(crate) async fn prepare<F: Future>(
         &self,
         clock: &Clock,

@@ -22,9 +22,9 @@ use crate::store::record::{Header, Record, completed_header};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     Stored,
-    /// It is not stored: it is a failure, or the handler has executed nothing.
+    /// The answer is a failure, or the handler executed nothing.
     NotStored,
-    /// It is that of a hook, and stored.
+    /// The answer is a hook's, and is stored.
     Reconciled,
     /// No record protected the run.
     Unprotected,
@@ -81,8 +81,8 @@ impl Execution {
         completing.boxed()
     }
 
-    /// Places the answer, or the reason why it cannot be stored. Also returns until when its parts are kept,
-    /// in epoch seconds, if it has any.
+    /// Places the answer, or the reason why it cannot be stored. If the answer has parts, also returns until
+    /// when they are kept, in epoch seconds.
     async fn place(&self, answer: Answer, until: Deadline) -> (Stored, Option<i64>) {
         let Inner { core, call, .. } = &*self.inner;
         // While DynamoDB's time is not known, no part can be written.
@@ -102,15 +102,15 @@ impl Execution {
         (stored, in_parts)
     }
 
-    /// An estimate of the record once it is completed, to compute its size.
+    /// An estimate of the completed record, to compute its size.
     pub(crate) fn completed_header(&self) -> Header {
         let Inner { core, me, attempt, .. } = &*self.inner;
         let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
         completed_header(*me, *attempt, completed_at, expires_at)
     }
 
-    /// How long writing parts may take: half of the time that is left, and of a lease that is not renewed.
-    /// The other half is for the record, which must be completed even if its answer cannot be stored.
+    /// How long writing parts may take: half of the time that is left, or of an unrenewed lease that ends
+    /// sooner. The other half is for the record, which must be completed even if its answer cannot be stored.
     fn time_for_parts(&self, until: Deadline) -> Duration {
         let Inner { core, call, .. } = &*self.inner;
         let is_renewed = call.policy.lease.renewed(call.deadline).is_some();
@@ -123,8 +123,8 @@ impl Execution {
         report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
-    /// How the answer was stored. `OutcomeUnknown` if a commit may still be applied, because its answer
-    /// would count.
+    /// How the answer was stored. `OutcomeUnknown` if a commit may still be applied, because the
+    /// operation's answer would then be the committed one.
     fn storage(&self, of_record: Storage) -> Result<Storage, End> {
         if self.finish().has_commit_in_doubt() {
             return Err(commit_unknown().into());
@@ -153,7 +153,7 @@ impl Execution {
         }
     }
 
-    /// The answer in this execution's own record. If it cannot be read now, it is still stored.
+    /// The answer in this execution's own record. `Unavailable` if it cannot be read now.
     pub(crate) async fn own_answer(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
@@ -179,14 +179,14 @@ impl Execution {
         );
         let Inner { core, call: CallContext { fingerprint, .. }, .. } = &*self.inner;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
-        // A delayed completion can restore a record that TTL has deleted.
+        // Checks the retention too: a delayed completion can bring back a record that TTL has deleted.
         let is_answer = |record: &Record| {
             record.header.state == State::Completed
                 && !record.header.is_past_retention(now)
                 && fingerprint.matches(&record.fingerprint)
         };
         let answer = session.last.take().filter(is_answer).and_then(|record| record.answer);
-        // A caller that cannot read it now can retry.
+        // If the answer cannot be read now, the caller gets the error and can retry.
         let answer = match answer {
             Some(stored) => self.open(stored).await.ok(),
             None => None,
@@ -195,10 +195,10 @@ impl Execution {
     }
 
     /// Ends a failed execution by the policy. The caller gets the handler's error, whatever the result of
-    /// this write. Only the result of a commit replaces it; [`close`](Self::close) returns that.
+    /// this write. Only a commit's result replaces that error; [`close`](Self::close) returns it.
     pub(crate) async fn fail(&self, failure: Option<Answer>) {
         let Inner { core, call, steps, .. } = &*self.inner;
-        // Not locked while the user's codec runs.
+        // The lock is not held while the user's codec runs.
         let steps_bytes = steps.lock().bytes;
         let failure = failure.filter(|_| call.policy.failure.is_kept()).and_then(|failure| {
             let failure = call.answers.stored(failure);
@@ -207,8 +207,8 @@ impl Execution {
         self.end_without_answer(self.failure_write(), failure).await;
     }
 
-    /// Restores the previous record, because nothing was executed. An execution that has stored a step has
-    /// executed something: its record is kept as FAILED.
+    /// Puts the previous record back, because nothing was executed. An execution that has stored a step
+    /// has executed something: its record is kept as FAILED.
     pub(crate) async fn undo(&self) {
         if self.inner.steps.lock().are_sent {
             self.end_without_answer(FailureWrite::Keep, None).await;
@@ -217,8 +217,8 @@ impl Execution {
         }
     }
 
-    /// The write of a failure, which also resolves a commit in doubt. It releases the key, or keeps the record
-    /// as FAILED: by the policy, or if it has steps, so that the next attempt continues after them.
+    /// The write of a failure, which also resolves a commit in doubt. The record is kept as FAILED by the
+    /// policy, or if it may have steps, after which the next attempt continues. Otherwise it is released.
     pub(crate) fn failure_write(&self) -> FailureWrite {
         let is_kept = self.policy().failure.is_kept() || self.inner.steps.may_be_stored();
         if is_kept { FailureWrite::Keep } else { FailureWrite::Release }

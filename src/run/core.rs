@@ -41,7 +41,7 @@ impl Core {
         RecordKey::new(scope, &random_owner()?.to_string(), KeyForm::Verbatim, limit)
     }
 
-    /// Removes the answer of a record that this process has changed.
+    /// Removes the cached answer of a record that this process has changed.
     pub(crate) fn invalidate_cached(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {
             cache.invalidate(key.as_str());

@@ -19,7 +19,7 @@ use crate::store::record::{
 };
 use crate::store::{self, Consistency};
 
-/// Which call a session serves. It decides what a record that cannot be decoded means.
+/// Which call a session serves. This decides what a record that cannot be decoded means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionKind {
     /// The call ends with the error, and the record stays as it is.
@@ -49,7 +49,7 @@ pub(crate) struct Session<'a> {
     /// The cache's generation of the key before the last request. The answer that the request returns is
     /// cached only if the key was not invalidated since.
     generation: Option<Generation>,
-    /// The record that this call took over, or tried to.
+    /// The record that this call took over, or tried to take over.
     pub(crate) taken_over: Option<Record>,
     /// The last error.
     pub(crate) error: Option<Error>,
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
     pub(crate) fn cache(&self, expires_at: i64, answer: Answer) -> bool {
         let Self { core, call, .. } = self;
         let (Some(cache), Some(generation)) = (&core.cache, self.generation) else { return false };
-        // A reason may not last: a later read may have a larger limit, or find a part that was missing.
+        // A reason is not cached: a later read can have a larger limit, or find a part that was missing.
         if matches!(answer, Answer::Unavailable(_)) || !call.is_cacheable(core, answer.bytes()) {
             return false;
         }
@@ -183,8 +183,8 @@ impl<'a> Session<'a> {
         reply
     }
 
-    /// Extends the retention of a finished record. The session keeps its record and its error, which the
-    /// call reports.
+    /// Extends the retention of a finished or released record. The session keeps its record and its error,
+    /// which the call reports.
     async fn extend(&mut self, write: &Write, limit: Duration) -> Reply {
         let (last, before) = (self.last.take(), self.error.take());
         let reply = self.put(write, None, limit).await;
@@ -240,8 +240,8 @@ impl<'a> Session<'a> {
         (self.resolved, self.answer, self.is_replaceable) = (Some(resolved), None, true);
     }
 
-    /// Returns the stored form of the hook's resolution. If its parts cannot be written and the
-    /// record has no room for it, nothing is written, and the next call runs the hook again.
+    /// Returns the stored form of the hook's resolution. If the answer's parts cannot be written, and the
+    /// record has no room for the answer, nothing is written, and the next call runs the hook again.
     async fn place_resolution(
         &self,
         resolved: Resolved,
@@ -335,8 +335,8 @@ impl<'a> Session<'a> {
         Reply { outcome: Outcome::Write(result), is_in_doubt, time }
     }
 
-    /// Replaces an answer that DynamoDB rejects, although it accepted the pending record. Returns whether
-    /// there was one to replace.
+    /// After DynamoDB has rejected a write as invalid, replaces its answer by the reason, and drops its
+    /// failure. Returns whether there was an answer or a failure.
     fn replace_unstorable(&mut self, write: &Write, error: &Error) -> bool {
         let is_replaced = std::mem::take(&mut self.is_replaceable) && self.answer.is_some();
         if is_replaced {
@@ -363,8 +363,8 @@ impl<'a> Session<'a> {
         failed.answer.as_ref().map(Stored::attribute)
     }
 
-    /// Keeps the record that is taken over. An error if another codec has written its steps: a process
-    /// with that codec can continue the operation.
+    /// Keeps the record that is taken over. An error if this process cannot decode its steps, so that
+    /// a process with the right codec can continue the operation.
     fn note_takeover(&mut self) -> Result<(), Error> {
         let Some(record) = self.last.take().or_else(|| self.taken_over.take()) else {
             return Ok(());

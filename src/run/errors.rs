@@ -33,8 +33,8 @@ pub(crate) fn outcome_unknown(source: Error) -> Error {
     Error::new(ErrorKind::OutcomeUnknown, message).with_source(source)
 }
 
-/// `retry_after` is what is left of the lease, but 1 s to 5 s, because most owners finish long before their
-/// lease expires. HTTP sends it as `Retry-After`.
+/// `retry_after` is what is left of the lease, at least 1 s. It is at most 5 s, because most owners finish
+/// long before their lease expires. HTTP sends it as `Retry-After`.
 pub(crate) fn in_progress(lease_left: Duration) -> Error {
     let retry_after = lease_left.clamp(Duration::from_secs(1), Duration::from_secs(5));
     let message = "another execution of this key is running: try again later";

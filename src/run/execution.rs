@@ -64,8 +64,8 @@ pub(crate) struct Inner {
     owner: String,
     /// The machine that holds the lease and finishes the record.
     pub(crate) finish: Mutex<Finish>,
-    /// The answer of the last commit, as its caller gets it. Locked by a commit and by the end of the
-    /// execution, so that only one of them runs at a time.
+    /// The answer of the last commit, as the operation's caller gets it. Locked by a commit and by
+    /// the end of the execution, so that only one of them runs at a time.
     pub(crate) committed: tokio::sync::Mutex<Option<Answer>>,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
@@ -73,8 +73,8 @@ pub(crate) struct Inner {
     pub(crate) steps: Steps,
     /// The stored failure of the record that was taken over.
     pub(crate) failure: Option<Stored>,
-    /// Whether it holds a verified lease. Under `Outage::Open` it has none, even if a delayed write of its
-    /// call creates the record.
+    /// Whether the execution holds a verified lease. It holds none if DynamoDB is out of reach
+    /// (`Outage::Open`), even if a delayed write of its call creates the record.
     is_protected: bool,
     /// The ending if the answer is stored.
     success: Ending,
@@ -87,7 +87,7 @@ impl Execution {
     ///
     /// As long as the record lives, no two executions of a key get the same number, and a later one gets a
     /// higher number. Another system can therefore use it for fencing: it refuses lower numbers than the
-    /// highest that it has seen. A record lives for its retention, and for an hour after a release.
+    /// highest that it has seen. A record lives for its retention; a released record lives for an hour.
     ///
     /// An execution without a record ([`is_protected`](Self::is_protected) is `false`) has the number 0,
     /// which is lower than all others. Two such executions are indistinguishable.
@@ -159,7 +159,7 @@ impl Execution {
         if self.finish().is_over() { Duration::ZERO } else { self.lease_left() }
     }
 
-    /// As [`lease_remaining`](Self::lease_remaining), also while the completion is written.
+    /// As [`lease_remaining`](Self::lease_remaining), but not zero while the completion is written.
     pub(crate) fn lease_left(&self) -> Duration {
         let clock = &self.inner.core.table.clock;
         self.lease_ends().map_or(Duration::ZERO, |end| clock.left(end))
@@ -174,8 +174,8 @@ impl Execution {
     /// Returns whether a renewal, a step or a commit found that another execution owns the key.
     ///
     /// By default ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)) the handler is stopped then,
-    /// so only tasks that it has spawned see `true`. Without renewals, use
-    /// [`lease_remaining`](Self::lease_remaining).
+    /// so only tasks that it has spawned see `true`. A handler without renewals, steps and commits always
+    /// sees `false`, and can use [`lease_remaining`](Self::lease_remaining).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -204,9 +204,9 @@ impl Execution {
         self.finish().is_lost()
     }
 
-    /// Returns whether a record protects this execution. `false` if DynamoDB is down under
-    /// [`Outage::Open`](crate::policy::Outage::Open), if a message runs without a key, and while
-    /// idempotency is [switched off](crate::Builder::disabled).
+    /// Returns whether a record protects this execution. The result is `false` if DynamoDB is out
+    /// of reach under [`Outage::Open`](crate::policy::Outage::Open), if a message has no key, or
+    /// while idempotency is [switched off](crate::Builder::disabled).
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -249,7 +249,7 @@ impl Execution {
     ///
     /// The caller gets the handler's answer, but it is not stored. The record is released, so a request with
     /// the same key may have another payload. If an earlier attempt left a kept failure, an expired lease or
-    /// [steps](Self::step), the record is restored instead. The key then stays reserved for the same
+    /// [steps](Self::step), that record is put back instead. The key then stays reserved for the same
     /// request, and this attempt does not count for [`Failure::Retain`](crate::policy::Failure::Retain). If
     /// this execution has stored steps, those have happened: the record becomes FAILED.
     ///
@@ -278,7 +278,7 @@ impl Execution {
 impl Execution {
     /// Creates an execution. `window` is its verified lease. Without one, no record protects it, although an
     /// earlier write of the call may still be applied. `taken` is the record that the call took over, or
-    /// tried to. Its steps are not run again.
+    /// tried to take over. Its steps are not run again.
     pub(crate) fn new(
         core: &Arc<Core>,
         call: CallContext,
@@ -321,7 +321,7 @@ impl Execution {
     }
 
     pub(crate) fn finish(&self) -> MutexGuard<'_, Finish> {
-        // Nothing panics while it is held.
+        // Nothing panics while the lock is held.
         self.inner.finish.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,5 +1,5 @@
 //! Runs a handler under its lease: renews the lease, and stops the handler at the end of its window, which is
-//! never after the lease. `Window` in `crates/protocol/src/lease.rs` computes it.
+//! never after the end of the lease. `Window` is in `crates/protocol/src/lease.rs`.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use crate::protocol::{Renewal, Write};
 use crate::run::execution::Execution;
 
 impl Execution {
-    /// Runs `work`, the handler and the completion, and renews the lease next to it if the policy says
+    /// Runs `work` (the handler and the completion), and meanwhile renews the lease if the policy says
     /// so.
     pub(crate) async fn run_with_renewals<F: Future>(&self, work: F) -> F::Output {
         let renewal = self.policy().lease.renewed(self.inner.call.deadline);
@@ -62,8 +62,8 @@ impl Execution {
         tokio::task::yield_now().await;
     }
 
-    /// Renews a lease of `length` when a third of it is over. A renewal may take a sixth of it, so that
-    /// time is left for another one.
+    /// Renews a lease of `length` after a third of it, or after half of what is left if that is sooner.
+    /// A renewal takes at most a sixth of `length`, so that time is left for another renewal.
     async fn keep_alive(&self, length: Duration) -> Infallible {
         let clock = &self.inner.core.table.clock;
         let pause = || (length / 3).min(self.lease_left() / 2);

@@ -15,7 +15,7 @@ use crate::store::record::{Record, StoredSteps};
 ///
 /// The lease of its owner expired without an answer. The owner has usually died, but it may only be slow:
 /// an effect that the hook does not find may still happen. Look for the effect by the operation's [derived
-/// key](Self::derive_key) or [steps](Self::step). If it stays unknown, return [`Reconciled::Refuse`].
+/// key](Self::derive_key) or [steps](Self::step). If the effect stays unknown, return [`Reconciled::Refuse`].
 ///
 /// ```
 /// use dynamodb_idempotency::{Abandoned, Error, Reconciled, RunError};
@@ -61,11 +61,11 @@ pub struct Abandoned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciled<T, E> {
-    /// It has completed with this answer. The answer is stored: this call and every repeat get it.
+    /// The operation has completed with this answer, which is stored. This call and every repeat get it.
     Completed(T),
     /// It has failed with this error. The record becomes FAILED, and [`Failure`](crate::policy::Failure)
-    /// decides about the next call. It runs under [`Release`](crate::policy::Failure::Release), and while
-    /// [`Retain`](crate::policy::Failure::Retain) has attempts left. Otherwise it gets the failure.
+    /// decides about the next call. That call runs under [`Release`](crate::policy::Failure::Release), and
+    /// while [`Retain`](crate::policy::Failure::Retain) has attempts left. Otherwise it gets the failure.
     Failed(E),
     /// Its effect does not exist. The operation runs again, from the first step that is not done.
     Execute,
@@ -87,7 +87,7 @@ impl Abandoned {
         self.record.header.attempt
     }
 
-    /// Returns when the first attempt, or the first after a release, started, by DynamoDB's clock.
+    /// Returns when attempt 1 started, by DynamoDB's clock; after a release, when the next attempt started.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -137,7 +137,7 @@ impl Abandoned {
         found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
     }
 
-    /// Returns the names of the steps that are done, in no order.
+    /// Returns the names of the steps that are done, in no particular order.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -148,8 +148,8 @@ impl Abandoned {
         self.record.steps.iter().flat_map(StoredSteps::keys).map(String::as_str)
     }
 
-    /// Derives the key with which the operation's attempts call another service, like
-    /// [`Execution::derive_key`](crate::Execution::derive_key).
+    /// Derives the same key as [`Execution::derive_key`](crate::Execution::derive_key), with which
+    /// the operation's attempts call another service.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {

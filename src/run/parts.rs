@@ -1,5 +1,5 @@
 //! Where an answer is stored: in its record, in parts next to it, or nowhere. Parts are written before
-//! the record is completed, read after a completed record was found, and never changed in between.
+//! the record is completed, and read after a completed record was found. Their bytes never change.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ enum Unread {
 
 impl Core {
     /// Chooses the form of an answer of `record`, and writes its parts within `time`, if it has any. Without
-    /// `time` the answer must lie in the record. If the parts are not confirmed, it goes into the record. Also
-    /// returns the size of the record with it.
+    /// `time` the answer must lie in the record. If the parts are not confirmed, the answer is stored in the
+    /// record if it fits. Also returns the size of the record with its answer.
     pub(crate) async fn place_answer(
         &self,
         answer: Answer,
@@ -73,8 +73,8 @@ impl Core {
         Ok((stored, bytes))
     }
 
-    /// Returns the form of a failure that is kept, if it can be stored next to so many bytes of
-    /// steps.
+    /// Returns the form of a failure that is kept; `None` if it cannot be stored. `steps` is the
+    /// size of the record's steps.
     pub(crate) fn place_failure(
         &self,
         failure: Answer,

@@ -31,7 +31,7 @@ pub(crate) enum Conclusion {
     Completed(Answer),
     /// The policy for failures decides. Contains what repeats get if it keeps the failure.
     Failed(Option<Answer>),
-    /// The previous record is restored.
+    /// Nothing was executed, so the previous record is put back.
     NothingExecuted,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum RunOutcome<V, E> {
     Returned(V, Storage),
     /// The error of the handler or of the hook.
     Failed(E),
-    /// The handler's panic, and the outcome of the call for adapters that return an answer after it.
+    /// The handler's panic, and the outcome of the call, for adapters that answer after a panic.
     Panicked(
         Panic,
         #[cfg_attr(
@@ -54,7 +54,7 @@ pub(crate) enum RunOutcome<V, E> {
 }
 
 impl<V, E> RunOutcome<V, E> {
-    /// Replaces what the handler returned. A panic stays one.
+    /// Replaces what the handler returned. A panic stays a panic.
     pub(crate) fn replaced(self, end: End) -> Self {
         match self {
             Self::Panicked(panic, _) => Self::Panicked(panic, Some(Box::new(end.into()))),
@@ -133,8 +133,8 @@ where
     }
 }
 
-/// Calls the handler until its result or its panic; a panic in the closure itself counts too. `None` if
-/// its lease ended first.
+/// Calls the handler, and returns its result or its panic. A panic of the closure counts as the
+/// handler's. `None` if the lease ended first.
 async fn call_handler<F, Fut>(
     execution: &Execution,
     handler: F,
@@ -157,7 +157,7 @@ where
 fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) -> RunOutcome<V, E> {
     let has_failed = matches!(outcome, RunOutcome::Failed(_) | RunOutcome::Panicked(..));
     match &end {
-        // Nothing was committed, which the handler's failure already tells the caller.
+        // The caller gets the handler's failure, which also means that nothing was committed.
         End::NoAnswer(error) if has_failed && error.kind() == ErrorKind::NothingCommitted => {
             return outcome;
         }
@@ -171,7 +171,7 @@ fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) ->
     outcome.replaced(end)
 }
 
-/// Writes what the handler's result does to the record.
+/// Changes the record according to the handler's result.
 async fn finish<V, E>(
     encoding: &impl Encoding<V, E>,
     execution: &Execution,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Idempotency;
 
-/// Set by Lambda: `snap-start` where a snapshot will be taken.
+/// Set by Lambda; `snap-start` if Lambda takes a snapshot of this environment.
 const INITIALIZATION_TYPE: &str = "AWS_LAMBDA_INITIALIZATION_TYPE";
 
 impl Idempotency {
@@ -14,7 +14,7 @@ impl Idempotency {
     ///
     /// Register them once with `lambda_runtime` for `SnapStart`, or call them around any other
     /// snapshot. Create them before the first request, for example before a
-    /// [`preflight`](Self::preflight). From then until
+    /// [`preflight`](Self::preflight). From their creation until
     /// [`after_restore`](SnapshotHooks::after_restore), each request closes its connection, unless
     /// Lambda says that it takes no snapshot of this environment.
     ///
@@ -36,8 +36,8 @@ impl Idempotency {
 
 /// The hooks around a snapshot of the machine. [`Idempotency::snapshot_hooks`] creates them.
 ///
-/// With the feature `event`, this type implements `SnapStartResource` of `lambda_runtime`. Its
-/// runtime then calls both hooks.
+/// With the feature `event`, this type implements `SnapStartResource` of `lambda_runtime`. Once the
+/// hooks are registered, the runtime calls both.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -66,8 +66,8 @@ impl SnapshotHooks {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] if the hooks of this [`Idempotency`], or of a clone of it, have
-    /// already run before this snapshot, because they are registered twice.
+    /// [`ErrorKind::Configuration`] if this is the second call before one snapshot, for this
+    /// [`Idempotency`] or a clone of it. The hooks are then registered twice.
     pub fn before_snapshot(&self) -> Result<(), Error> {
         let core = &self.idempotency.core;
         if core.table.snapshot.is_prepared.swap(true, Ordering::Relaxed) {
@@ -89,7 +89,7 @@ impl SnapshotHooks {
     /// [`warm`](Idempotency::warm).
     ///
     /// `warm` learns the time again and opens a connection, so the first invocation waits for
-    /// neither. If `warm` fails, the crate logs a warning, and the first call tries again. Create new
+    /// neither. If `warm` fails, the crate logs a warning, and the first call does both. Create new
     /// hooks for another snapshot.
     ///
     /// ```

@@ -49,19 +49,19 @@ impl Execution {
     /// another service.
     ///
     /// The work must be lazy, as `async` blocks and functions are: if the result is stored already, the
-    /// work is dropped and never polled. Only an `Ok` is stored. After an `Err` the name may be used again.
+    /// work is dropped and never polled. Only an `Ok` is stored. After an `Err` the name can be used again.
     /// The result is stored as JSON: see [`run`](crate::Call::run) for values that JSON cannot represent.
     ///
     /// Names have 1 to 255 bytes, and an execution uses each name once. Names and result types are stored:
     /// do not change them while operations are unfinished. A record with steps is never released. After a
     /// failure under [`Failure::Release`](crate::policy::Failure::Release), and after a
-    /// [`discard`](Self::discard) that follows a step, it is kept as FAILED, and the next call continues
-    /// after the steps. The completion removes them.
+    /// [`discard`](Self::discard) that follows a step, the record is kept as FAILED, and the next call
+    /// continues after the steps. The completion removes the steps.
     ///
     /// A step costs one write of the whole record with its steps (one write unit per KB), and nothing if
-    /// its result is stored already. All results with their names take at most 256 KiB, as JSON or as the
-    /// [`AnswerCodec`](crate::AnswerCodec) encodes it. If a result is too large or cannot be serialized,
-    /// its step still counts as done, so no later attempt repeats it. Without a record
+    /// its result is stored already. All results of an operation and their names take at most 256 KiB: as
+    /// JSON, or as encoded by the [`AnswerCodec`](crate::AnswerCodec). If a result is too large or cannot
+    /// be serialized, its step still counts as done, so no later attempt repeats it. Without a record
     /// ([`is_protected`](Self::is_protected)) a step runs, and nothing is stored.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Execution {
     /// work again.
     ///
     /// Before the work runs: [`ErrorKind::InvalidUse`] if the name is empty, too long or already used, if
-    /// no room is left, or after a [`commit`](Self::commit) or the handler's return;
+    /// the record has no room for a step, or after a [`commit`](Self::commit) or the handler's return;
     /// [`ErrorKind::LeaseLost`] if the lease has expired or is lost. For a stored result:
     /// [`ErrorKind::AnswerUnreadable`] if it has another type, [`ErrorKind::AnswerUnavailable`] if it could
     /// not be stored, and [`ErrorKind::StepsUnreadable`] if the codec cannot decode it.
@@ -116,7 +116,7 @@ impl Execution {
         self.inner.core.coding.of(&self.inner.call.key)
     }
 
-    /// An effect that begins after the lease has expired may overlap with the next owner's effect.
+    /// After the lease has expired, no work starts: its effect could overlap with the next owner's effect.
     fn may_start(&self, name: &str) -> Result<(), Error> {
         if self.finish().is_over() {
             let message = format!(
@@ -159,8 +159,8 @@ impl Execution {
         storing.boxed()
     }
 
-    /// Writes a step until it is confirmed, finally rejected, or out of time. The inner error means that
-    /// DynamoDB rejects the value.
+    /// Tries to write a step until the write is confirmed or finally rejected, or the time is over. The
+    /// inner error means that DynamoDB rejects the value.
     async fn write_step(
         &self,
         name: &str,
@@ -256,13 +256,13 @@ pub(crate) struct Steps(Mutex<Known>);
 
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// What earlier attempts left.
+    /// The steps that earlier attempts stored.
     done: StoredSteps,
     /// The names that this execution has used.
     used: HashSet<String>,
-    /// The size of all steps that are stored or about to be.
+    /// The size of all steps that are stored, or about to be stored.
     pub(crate) bytes: usize,
-    /// Whether the record has the attribute, as far as is known.
+    /// Whether the record is known to have the map of steps.
     has_map: bool,
     /// Whether this execution has sent a step. Steps of earlier attempts do not count.
     pub(crate) are_sent: bool,

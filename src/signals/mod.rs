@@ -3,7 +3,7 @@
 //! | signal | content |
 //! |---|---|
 //! | span `idempotency`, INFO | around each call and its handler; fields `operation`, `key` ([`LogKey`]), and at its end `outcome` and `attempt` |
-//! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; INFO, but DEBUG for `first` without [`Builder::log_first_runs`](crate::Builder::log_first_runs) |
+//! | event `an idempotent call has ended` | `operation`, `outcome`, `attempt`; INFO, but DEBUG for the outcome `first` unless [`Builder::log_first_runs`](crate::Builder::log_first_runs) is set |
 //! | event `DynamoDB has answered`, DEBUG | one request, with the SDK's retries: `action`, `result`, `micros`, `units` |
 //! | events at WARN and ERROR | problems; listed in `docs/signals.md` |
 //! | counter [`EXECUTIONS`] | calls, by `operation` and `outcome` |
@@ -96,7 +96,7 @@ pub(crate) struct Log {
     pub(crate) first_runs: bool,
 }
 
-/// Returns the field `key` for a stored record's key.
+/// Returns the value of the span's field `key` under [`LogKey::Hashed`], for a record's key.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::hashed_key;

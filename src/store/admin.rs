@@ -24,7 +24,7 @@ pub(crate) struct ScanPage {
     pub(crate) items: Vec<Item>,
     /// Where the next request continues; `None` after the last one.
     pub(crate) next: Option<Item>,
-    /// The number of items read, including those that were left out.
+    /// The number of items read, including those that the filter left out.
     pub(crate) scanned: u64,
     /// The read units.
     pub(crate) consumed: f64,
@@ -67,8 +67,8 @@ impl Table {
         })
     }
 
-    /// Reads a part of the table, eventually consistent. In a table with a composite key it reads
-    /// the one partition that contains records, as part 0, and only keys with the prefix.
+    /// Reads a part of the table, eventually consistent. In a table with a composite key, part 0 is all
+    /// keys with the prefix in the one partition that contains records, and other parts are empty.
     ///
     /// `status` and `prefix` select the records that it returns. All items that it reads are billed.
     pub(crate) async fn scan(

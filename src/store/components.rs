@@ -44,10 +44,10 @@ const NOT_A_CALL: &str = "this call only reads the client's components";
 
 impl ComponentProbe {
     /// Returns the components of a call with this configuration, which contains the probe. `None` if the
-    /// client lacks one: its calls then report what is missing.
+    /// client lacks a component; its calls then report which one.
     fn capture(&self, client: &Client, call: Builder) -> Option<RuntimeComponents> {
-        // The call ends before it waits for anything, with this module's error or another one. It uses
-        // a request that the crate sends anyway: a further one would add 30 KB to a function.
+        // The call ends before it waits for anything, with this module's error or another one. The
+        // request is of a kind that the crate sends anyway: another kind would add 30 KB to a function.
         let _ = client.get_item().customize().config_override(call).send().now_or_never();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -59,13 +59,13 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
     pub(crate) clock: Clock,
-    /// The longest time limit of a request, with the SDK's retries.
+    /// The longest time limit of a request, including the SDK's retries.
     pub(crate) request_timeout: Duration,
     /// Whether responses contain the consumed capacity.
     pub(crate) capacity: Option<ReturnConsumedCapacity>,
 }
 
-/// The result of a conditional write. `I` says why the caller's items do not allow a transaction.
+/// The result of a conditional write. `I` says why the caller's items were rejected in a transaction.
 pub(crate) type WriteResult<I = Infallible> = protocol::WriteResult<Item, Error, I>;
 
 /// The result of a request, with DynamoDB's time.
@@ -87,14 +87,14 @@ impl<T> Reply<T> {
 /// The consistency of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consistency {
-    /// It reflects all writes that were confirmed before.
+    /// It reflects all writes that were confirmed before it was sent.
     Strong,
     /// It may return an earlier state, at half the price.
     Eventual,
 }
 
 impl Table {
-    /// Writes the whole record, or changes it. `response` is the answer of a finished one.
+    /// Writes the whole record, or changes a part of it. `response` is the answer of a finished record.
     pub(crate) async fn write_record(
         &self,
         of: (&RecordKey, &StoredFingerprint),
@@ -120,8 +120,8 @@ impl Table {
         self.update(of.0, change, limit).await
     }
 
-    /// Writes one part of an answer. Its key identifies its content. So if the condition fails
-    /// because the part exists and stays long enough, the part is in the table.
+    /// Writes one part of an answer. Its key identifies its content. So a failed condition means
+    /// that the same part is in the table, and is kept long enough.
     pub(crate) async fn put_part(
         &self,
         key: &RecordKey,
@@ -136,9 +136,9 @@ impl Table {
         self.put(item, condition, limit).await
     }
 
-    /// Stores a step of an operation: as a member of the map of steps, or as a new map. A delayed
-    /// request changes nothing: a member already has its value, because an owner stores only one under
-    /// a name, and a new map is rejected if there is one.
+    /// Stores a step, as a member of the map of steps or as a new map. A delayed request changes
+    /// nothing. An owner stores only one value under a name, so a member already has that value. A new
+    /// map is rejected, because the record has a map by then.
     pub(crate) async fn store_step(
         &self,
         (key, owner): (&RecordKey, OwnerId),

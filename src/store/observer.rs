@@ -36,8 +36,8 @@ struct Observer {
 #[derive(Debug)]
 struct ObserverInterceptor(Arc<Snapshot>);
 
-/// Whether a snapshot of the machine is about to be taken. Connections that are open then do not survive
-/// it.
+/// Whether a snapshot of the machine is about to be taken. Connections that are open at that time do not
+/// survive.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     /// Requests carry `connection: close`, so that the pool keeps no connection.
@@ -49,8 +49,8 @@ pub(crate) struct Snapshot {
 /// Returns the same client, with its connections and credentials, whose requests [`observe`] can
 /// send.
 ///
-/// Between two tries it waits at most an eighth of `request_timeout`. The first request of a call
-/// may take half of that timeout, so the SDK's four tries fit even if each of them is throttled.
+/// Between two tries this client waits at most an eighth of `request_timeout`. The first request of a call
+/// may take half of that timeout, so four tries of the SDK fit even if DynamoDB throttles each of them.
 pub(crate) fn observable(
     client: &Client,
     snapshot: Arc<Snapshot>,
@@ -60,8 +60,8 @@ pub(crate) fn observable(
     let retries = client.config().retry_config().cloned().unwrap_or_else(RetryConfig::standard);
     let longest = retries.max_backoff().min(request_timeout / 8);
     config.set_retry_config(Some(retries.with_max_backoff(longest)));
-    // A permanent interceptor cannot be disabled, so the SDK does not check that before each of its
-    // twenty hooks.
+    // A permanent interceptor cannot be disabled, so the SDK does not check before each of its
+    // twenty hooks whether it is disabled.
     config.push_interceptor(SharedInterceptor::permanent(ObserverInterceptor(snapshot)));
     Client::from_conf(config.build())
 }
@@ -70,7 +70,7 @@ pub(crate) fn observable(
 pub(super) struct Observed {
     /// DynamoDB's time in the last response.
     pub(super) time: Option<StoreTime>,
-    /// A try was sent, and not rejected.
+    /// A try was sent, and did not end with a 4xx response.
     pub(super) in_doubt: bool,
     /// DynamoDB executed the request.
     pub(super) was_answered: bool,
@@ -157,7 +157,7 @@ impl Intercept for ObserverInterceptor {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        // A 4xx response proves that the request was rejected. Other errors prove nothing.
+        // A 4xx response proves that the request was not executed. Other errors prove nothing.
         let rejected =
             context.response().is_some_and(|response| response.status().is_client_error());
         with_observer(|seen, _| {

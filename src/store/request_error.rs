@@ -146,7 +146,7 @@ pub(super) fn explain(
     (ErrorKind::Configuration, message)
 }
 
-/// Whether this process is a Lambda function. A hint then names its role, otherwise your credentials.
+/// Whether this process is a Lambda function. If so, hints name its role; if not, your credentials.
 fn is_function() -> bool {
     std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }
@@ -171,8 +171,8 @@ fn chain<'a>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// Returns the text of the first error in the chain of sources that contains `part`. The SDK has no
-/// type for some causes, only a sentence.
+/// Returns the first text in the chain of an error and its sources that contains `part`. The SDK
+/// has no type for some causes, only a sentence.
 fn source_containing(error: &(dyn StdError + 'static), part: &str) -> Option<String> {
     chain(error).map(ToString::to_string).find(|text| text.contains(part))
 }

@@ -23,13 +23,13 @@ pub enum Attribute {
     Owner,
     /// The number of the last attempt: 1, 2, …; 0 in a released record whose handler never ran.
     Attempt,
-    /// The fingerprint of the request: the number of its recipe, and SHA-256.
+    /// The fingerprint of the request: a byte that names how it was computed, and a SHA-256.
     Fingerprint,
     /// When the owner's lease expires, in epoch milliseconds; only while `PENDING`.
     LeaseExpiresAt,
     /// When the record expires, in epoch seconds. The table's TTL attribute.
     ExpiresAt,
-    /// When the first attempt, or the first after a release, started, in epoch milliseconds.
+    /// When attempt 1 started, in epoch milliseconds; after a release, when the next attempt started.
     CreatedAt,
     /// When the operation succeeded or failed, in epoch milliseconds.
     CompletedAt,
@@ -37,7 +37,7 @@ pub enum Attribute {
     Response,
     /// Version of the record's layout.
     Format,
-    /// The results of completed steps, until the operation completes.
+    /// The results of the steps that are done, until the operation completes.
     Steps,
     /// How many attempts were released or undone.
     ReleasedAttempts,

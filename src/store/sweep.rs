@@ -13,9 +13,9 @@ use crate::protocol::{Condition, Term};
 use crate::store::key::RecordKey;
 use crate::store::record::{self, Item, Record, Version};
 
-/// How long an item must have been expired. A delayed request could be applied once the record is
-/// absent, but AWS accepts no request later than half an hour after it was signed
-/// (`docs/protocol.md`).
+/// How long an item must have been expired before it is deleted. A delayed request could be applied
+/// once the record is absent, but AWS accepts no request later than half an hour after it was
+/// signed (`docs/protocol.md`).
 const NO_DELAYED_REQUEST_AFTER: Duration = Duration::from_secs(3600);
 
 /// An item of [`Page::expired`](crate::admin::Page::expired): a record, or a part of a large answer, that
@@ -37,8 +37,8 @@ const NO_DELAYED_REQUEST_AFTER: Duration = Duration::from_secs(3600);
 pub struct Expired {
     key: RecordKey,
     expires_at: i64,
-    /// The version of a record. A part of an answer has none, because its expiry only moves to
-    /// later times.
+    /// The version of a record. A part of an answer needs none: its expiry only moves to later
+    /// times, so an equal one shows that it has not changed.
     version: Option<Version>,
 }
 
@@ -61,8 +61,8 @@ impl Table {
     /// clock.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) for an item that this version
-    /// does not understand. It is not deleted.
+    /// [`UnknownRecord`](crate::ErrorKind::UnknownRecord) or [`NewerRecord`](crate::ErrorKind::NewerRecord)
+    /// for an item that this version cannot read. The item is not deleted.
     pub(crate) fn long_expired(
         &self,
         key: RecordKey,

@@ -1,5 +1,5 @@
-//! Writes the record together with the caller's items, in one transaction. If DynamoDB cancels it, it
-//! gives a reason for each item. The record is the first item, and a reason for it decides alone.
+//! Writes the record together with the caller's items, in one transaction. If DynamoDB cancels it, each item
+//! gets a reason. The record is the first item, and decides alone if its reason is not `None`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -86,8 +86,8 @@ impl Table {
         Reply { outcome, is_in_doubt: is_open || seen.in_doubt, time: seen.time }
     }
 
-    /// Classifies an error. Also returns whether a request with the same token was, or is being,
-    /// executed.
+    /// Classifies an error. Also returns whether a request with the same token may have been
+    /// executed, or may still be.
     fn transaction_result(
         &self,
         error: RequestError,
@@ -193,7 +193,7 @@ fn code(reason: &CancellationReason) -> &str {
     reason.code.as_deref().unwrap_or(NONE)
 }
 
-/// A retry would fail again.
+/// Whether the reason is final: a retry would fail for the same reason.
 fn is_invalid(reason: &CancellationReason) -> bool {
     matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
 }
@@ -203,7 +203,7 @@ fn invalid(index: Option<usize>, reason: CancellationReason) -> Error {
     rejected_as_invalid(index, &message)
 }
 
-/// DynamoDB rejected the transaction as invalid, because of the item with this index if it named one.
+/// The error of a transaction that DynamoDB rejected as invalid. `index` is the item that it names.
 fn rejected_as_invalid(index: Option<usize>, message: &str) -> Error {
     let rejected = index.map_or("the transaction".to_owned(), |index| format!("item {index}"));
     Error::invalid_transaction(format!("DynamoDB rejects {rejected}: {message}"))

@@ -12,7 +12,7 @@ use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 
 /// The system's clock plus an offset. Clones share the offset.
 ///
-/// Callers and their table use it, so leases and retentions end according to it.
+/// The clients and the table of a sandbox use this clock. It decides when leases and retentions end.
 ///
 /// ```
 /// # doc_examples::run(async |sandbox, _| {

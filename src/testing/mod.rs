@@ -77,7 +77,7 @@ pub struct Sandbox {
     client: Client,
     clock: SandboxClock,
     idempotency: Idempotency,
-    /// Ends when it is dropped.
+    /// The server ends when this value is dropped.
     _server: JoinSet<()>,
 }
 
@@ -155,7 +155,7 @@ impl Sandbox {
         self.idempotency.clone()
     }
 
-    /// Returns a builder for an [`Idempotency`] on the table, for other settings.
+    /// Returns a builder for an [`Idempotency`] on the table with settings of your own.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {

@@ -28,7 +28,7 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// `request` (feature `http`) or [`fingerprint`](Self::fingerprint) sets, and otherwise to a request without
 /// a payload.
 ///
-/// The key is written verbatim, so this does not work with
+/// The key is written verbatim, so this type does not work with
 /// [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
 ///
 /// ```

@@ -106,7 +106,7 @@ impl Engine {
     async fn send(&self, target: &str, request: &Value) -> (u16, Value) {
         let mut request = request.clone();
         request.as_object_mut().map(|request| request.remove("ClientRequestToken"));
-        // The model may return a stale item, which the engine may return too but need not.
+        // The recorded reads returned the latest item. An eventually consistent one could return another.
         if let Some(consistent) = request.get_mut("ConsistentRead") {
             *consistent = Value::Bool(true);
         }

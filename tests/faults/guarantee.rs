@@ -36,17 +36,17 @@ pub(crate) enum Guarantee {
     CompletedAnswerStays,
     /// Each takeover increments the attempt, and the handler receives that number.
     AttemptsAreCounted,
-    /// Within a lease and a margin, a key is completed, failed or free.
+    /// A lease and a margin after the schedule, a key is completed, failed or free.
     KeyComesFree,
     /// The handler succeeds exactly once, unless an owner pauses past its lease, is dropped, or cannot
     /// confirm its completion.
     RunsOnce,
-    /// Items written in one transaction with the answer are written at most once, and never after the
-    /// call reported that they were not.
+    /// Items in one transaction with the answer are written at most once, and never after the call
+    /// reported that they were not written.
     EffectsOnce,
     /// An answer that is returned as stored is stored, byte for byte.
     AnswersAreStored,
-    /// No owner with a live lease runs a step again whose result was stored.
+    /// No owner with a live lease runs a step whose result was stored before.
     StoredStepsStay,
     /// A rejected duplicate has changed nothing.
     RejectedChangesNothing,

@@ -1,6 +1,6 @@
-//! Proves that the search finds the violation at each broken fault point. The shortest schedules are
-//! listed here to save time. With `FAULT_BOUND=full` they are searched for. `tests/search` breaks the rules
-//! of the machines.
+//! Proves that the search finds the violation that each broken fault point causes. The shortest schedules
+//! are listed here to save time. With `FAULT_BOUND=full` they are searched for. `tests/search` breaks the
+//! rules of the machines.
 
 use dynamodb_idempotency::fault_injection::{FaultPoint, set_fault_points};
 

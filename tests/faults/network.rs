@@ -19,7 +19,7 @@ use crate::store::Operation;
 use crate::world::{self, LocalClock};
 
 /// The DynamoDB client of one caller, or of a process that all callers share (`None`). Without credentials
-/// the SDK does not sign: signing takes half of its time and is not part of the protocol.
+/// the SDK does not sign: signing would take half of the SDK's time, and is not tested here.
 pub(crate) fn client(caller: Option<usize>, tries: u32) -> Client {
     // No jitter, and no retry budget shared across the process.
     let bucket = RetryPartition::custom("faults").token_bucket(TokenBucket::unlimited()).build();

@@ -92,7 +92,7 @@ fn choose(rng: &mut Rng, simulation: &Simulation, faults: usize) -> Option<Step>
     })
 }
 
-/// From the delay of a slow network to a machine that is suspended past every lease.
+/// The length of a pause: from a slow network's delay to a machine that is suspended past every lease.
 fn pause(rng: &mut Rng, longest: i64) -> i64 {
     match rng.below(3) {
         0 => rng.between(1, 1_500),

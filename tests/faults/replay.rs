@@ -14,8 +14,8 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
 
-/// Without `FAULT_SECONDS`, runs the same schedules each time: `FAULT_SCHEDULES` (default 1,000) from
-/// `FAULT_SEED` (default 1). A new seed may find a new violation, which must not fail an unrelated check.
+/// Without `FAULT_SECONDS`, runs the same schedules each time: `FAULT_SCHEDULES` (default 1,000), beginning
+/// with `FAULT_SEED` (default 1). A new seed may find a new violation, which must not fail an unrelated check.
 #[test]
 fn random_schedules_violate_nothing() {
     let first = number("FAULT_SEED").unwrap_or(1);

@@ -45,16 +45,16 @@ pub(crate) struct Scenario {
     pub(crate) skews: [i64; 3],
     /// The caller whose payload differs from that of all others.
     pub(crate) mismatch: Option<usize>,
-    /// How many callers and faults are searched for; see [`crate::exhaustive::bounds`].
+    /// The numbers of callers and faults to search with; see [`crate::exhaustive::bounds`].
     pub(crate) bounds: &'static [(usize, u32)],
     /// How many times the SDK sends a request.
     pub(crate) tries: u32,
-    /// How many handlers may fail, and how.
+    /// How many handlers may fail; `ends` says how.
     pub(crate) failures: u32,
     pub(crate) ends: &'static [HandlerEnd],
     /// How many executions the policy allows.
     pub(crate) max_attempts: Option<u32>,
-    /// How often all callers may be paused, and for how many ms.
+    /// How often all callers may be paused; `pause` says for how many ms.
     pub(crate) pauses: u32,
     pub(crate) pause: i64,
     /// Whether handlers continue after their leases have expired.
@@ -101,8 +101,8 @@ const BASIC: Scenario = Scenario {
     may_end: |_| false,
 };
 
-/// Defines the list of scenarios. Random schedules use all of them. Those of `exhaustive` have a test that
-/// searches every schedule: the search of every state knows only the machines that the others are about.
+/// Defines the list of scenarios. Random schedules use all of them. Those of `exhaustive` also have a test that
+/// searches every schedule. The others are about the machines alone, which the search of every state covers.
 macro_rules! scenarios {
     (
         exhaustive { $($name:ident { $($field:ident: $value:expr),* $(,)? })* }
@@ -294,7 +294,7 @@ fn run_replaying_errors(operation: Call, caller: usize) -> Calling {
     })
 }
 
-/// Its hook completes an abandoned operation for every second caller, and runs it again for the others.
+/// The hook of every second caller completes an abandoned operation, and the other hooks run it again.
 fn run_reconciling(operation: Call, caller: usize) -> Calling {
     let operation = operation.reconcile(move |_| async move {
         Ok::<_, String>(match caller % 2 {

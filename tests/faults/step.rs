@@ -28,8 +28,8 @@ pub(crate) enum Fate {
     Stale,
 }
 
-/// What the crate can observe of the fate of a request. Schedules that differ in nothing else are
-/// equivalent.
+/// What the crate can observe of the fate of a request. It cannot distinguish fates with the same
+/// observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Observed {
     Response,
@@ -67,8 +67,8 @@ impl Fate {
         Self::Stale,
     ];
 
-    /// The fates that are not equivalent. A lost request is a delayed one that never arrives. A lost reply is
-    /// that of a delayed request that arrives at once. The crate treats a server error as a broken
+    /// The fates that are not equivalent. A lost request equals a delayed one that never arrives. A lost
+    /// reply equals a delayed request that arrives at once. The crate treats a server error as a broken
     /// connection, and a conflict as a throttled request.
     pub(crate) const DISTINCT: &[Self] = &[Self::Twice, Self::Late, Self::Throttle, Self::Stale];
 }

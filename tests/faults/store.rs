@@ -23,7 +23,7 @@ pub(crate) enum Operation {
     Get,
     Put,
     Update,
-    /// Only by TTL. The crate sends none.
+    /// For TTL. No call sends it.
     Delete,
     Transact,
 }
@@ -54,7 +54,7 @@ impl Operation {
 /// What the store did with one request.
 #[derive(Debug)]
 pub(crate) struct Executed {
-    /// The item before the request. In a transaction, its first item, which is the record.
+    /// The item before the request. For a transaction this is the record, its first item.
     pub(crate) before: Option<Item>,
     pub(crate) after: Option<Item>,
     /// Whether the condition of a write failed.
@@ -107,7 +107,7 @@ impl Store {
         }
         let count: usize = response["parts"]["N"].as_str()?.parse().ok()?;
         let total: usize = response["bytes"]["N"].as_str()?.parse().ok()?;
-        // A call may have written the parts of a hook's answer before those of its own.
+        // A call can have written the parts of its hook's answer, and later those of its handler's answer.
         let digest = BASE64.decode(response["sha256"]["B"].as_str()?).ok()?;
         let digest = u64::from_be_bytes(digest.get(..8)?.try_into().ok()?);
         let named = format!("{}#{digest:016x}/", record["owner"]["S"].as_str()?);

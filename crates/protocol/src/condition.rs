@@ -47,7 +47,7 @@ pub enum Term {
 pub(crate) enum Prospect {
     /// It is not satisfied and never will be, because no version of a record repeats.
     Impossible,
-    /// It requires a PENDING record of the sender. Another write of the sender must create that first.
+    /// It requires a PENDING record of the sender. Another write of the sender must first create that record.
     AfterAcquisition,
     Possible,
 }
@@ -75,8 +75,8 @@ impl Condition {
         Self { alternatives: Arc::new(vec![terms]) }
     }
 
-    /// The owner holds the record. Each write of an owner has this condition or a narrower one, except
-    /// for an extension of the retention, and writes that also accept a free key.
+    /// The owner holds the record. Each write of an owner has this condition or a narrower one. The two
+    /// exceptions are an extension of the retention, and a write that also accepts a free key.
     pub fn held_by(owner: OwnerId) -> Self {
         Self::all(&[Term::Owner(owner), Term::Status(Status::Pending)])
     }
@@ -192,13 +192,13 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)` can, unless `record` is COMPLETED. A completion has this term with a limit of
+    /// - `Status(Released)`: yes, unless `record` is COMPLETED. A completion has this term with a limit of
     ///   the attempt, and a call that releases after COMPLETED has a later attempt. A compare-and-set has
-    ///   it with the owner, and no version repeats.
-    /// - `AttemptAtMost` can, because an undo lowers `attempt`.
-    /// - `Absent` cannot. With a retention of at least half an hour, no record is deleted while a request
-    ///   that was sent before can still arrive.
-    /// - The others cannot. A condition has them only together with an owner, and no version repeats.
+    ///   this term with the owner, and no version repeats.
+    /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
+    /// - `Absent`: no. With a retention of at least half an hour, no record is deleted while a request
+    ///   that was sent before the deletion can still arrive.
+    /// - The other terms: no. A condition has them only together with an owner, and no version repeats.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {
             Self::Status(Status::Released) => {

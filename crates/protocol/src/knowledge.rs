@@ -14,8 +14,8 @@ pub struct Knowledge {
     /// a record proves that a delayed copy of it would be rejected.
     possible: Vec<Write>,
     seen: Seen,
-    /// This call has not learned the outcome of a transaction, or of a write that completes another
-    /// owner's version, such as a hook's resolution.
+    /// This call has not learned the outcome of a transaction, or of a write that completes a record which
+    /// this call does not hold, such as a hook's resolution.
     has_lost_completion: bool,
 }
 
@@ -36,8 +36,8 @@ impl Seen {
     }
 }
 
-/// Proof that no completion of this call was applied or can still be. A handler may have run.
-/// [`Knowledge::no_effect`] creates it, and so does a machine that sends no transactions.
+/// Proof that no completion of this call was applied or can still be applied. The handler may have run.
+/// [`Knowledge::no_effect`] creates it, and so does an acquisition that sends no transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoCompletion(());
 
@@ -107,7 +107,7 @@ impl Knowledge {
             WriteResult::Applied => self.see(Some(write.applied_to(self.seen.record()))),
             WriteResult::Rejected(record) => {
                 // Only the reply to a transaction reports earlier tries in doubt. An earlier try of any
-                // other write may still be applied, unless the record shows that it cannot.
+                // other write may still be applied, unless DynamoDB would reject it because of the record.
                 if write.form == Form::Transaction && !is_in_doubt {
                     self.was_not_applied(write);
                 }
@@ -141,8 +141,8 @@ impl Knowledge {
         self.has_lost_completion |= write.form == Form::Transaction || completes;
     }
 
-    /// Notes that the completion in doubt was never applied: this call has replaced the version that it
-    /// requires.
+    /// Notes that the completion in doubt was not applied and never will be, because this call has replaced
+    /// the version that the completion requires.
     pub const fn rule_out_completion(&mut self) {
         self.has_lost_completion = false;
     }
@@ -160,7 +160,7 @@ impl Knowledge {
         }
     }
 
-    /// Forgets the writes that can never be applied again.
+    /// Forgets the writes that can no longer be applied.
     fn forget_impossible(&mut self) {
         let (me, seen) = (&self.me, &self.seen);
         let prospect = |write: &Write| match seen {
@@ -183,8 +183,8 @@ impl Knowledge {
         self.possible.is_empty()
     }
 
-    /// Proof that no completion of this call can still be applied. Before, the caller must have checked
-    /// that the record seen last is not completed by this call.
+    /// Proof that no completion of this call can still be applied. The caller must first have checked that
+    /// this call has not completed the record seen last.
     pub fn no_effect(&self) -> Option<NoCompletion> {
         let has_effect = |write: &Write| write.record.is_completed();
         (!self.possible.iter().any(has_effect)).then_some(NoCompletion(()))

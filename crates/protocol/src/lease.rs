@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::policy::Lease;
 use crate::time::{Deadline, Now, StoreTime, Timestamp};
 
-/// For an operation without a deadline under [`Lease::Invocation`].
+/// The length of a lease under [`Lease::Invocation`] if the call has no deadline.
 const DEFAULT_RENEWED: Duration = Duration::from_secs(30);
 
 impl Lease {
@@ -38,7 +38,7 @@ impl Lease {
     }
 }
 
-/// When the lease of a record expires, and when the record does.
+/// When the lease of a record expires, and when the record itself expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseTerm {
     pub lease_expires_at: Timestamp,

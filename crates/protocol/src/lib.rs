@@ -1,10 +1,10 @@
 //! The state machines of [`dynamodb-idempotency`](https://docs.rs/dynamodb-idempotency). They decide
 //! which request a call sends next and what the call returns. A machine never waits, sends a request,
-//! reads a clock or generates a random number. The library does that and passes the results in.
+//! reads a clock or generates a random number. The library does these things, and passes the results to
+//! the machine.
 //!
-//! [`Acquisition`] acquires a key, and [`Finish`] ends an execution. Both return [`Command`]s, and both
-//! decide from one [`Knowledge`]. The program in `tests/search` explores every state that the machines
-//! can reach.
+//! [`Acquisition`] acquires a key, and [`Finish`] ends an execution. Each returns [`Command`]s, and decides
+//! by its [`Knowledge`]. The program in `tests/search` explores every state that the machines can reach.
 //!
 //! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`] and [`Finish`].
 //! `docs/protocol.md` defines the words and the rules.

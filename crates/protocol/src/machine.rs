@@ -19,12 +19,12 @@ pub enum Command<T> {
         write: Write,
         limit: Duration,
     },
-    /// Wait at least half of `bound`, at most all of it, and no longer than `max`.
+    /// Wait between half of `bound` and all of it, but no longer than `max`.
     Pause {
         bound: Duration,
         max: Duration,
     },
-    /// The result. The machine needs no request or pause before its next call.
+    /// The result. The machine waits for no reply and no pause.
     Return(T),
 }
 
@@ -55,7 +55,7 @@ impl<M: Machine> Machine for &Mutex<M> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
     pub outcome: Outcome,
-    /// An earlier try may have been applied, or may still be. The store sets it only for a transaction.
+    /// An earlier try is in doubt. The library sets this only for a transaction.
     pub is_in_doubt: bool,
     /// Store time, as the response showed it.
     pub time: Option<StoreTime>,
@@ -73,7 +73,7 @@ pub enum Outcome {
 pub enum ReadResult<R, E = Cause> {
     /// From a strongly consistent read.
     Found(Option<R>),
-    /// From an eventually consistent read. This may be an earlier state.
+    /// From an eventually consistent read, which can return an earlier state.
     Stale(Option<R>),
     Failed(E),
 }
@@ -92,7 +92,7 @@ pub enum WriteResult<R, E = Cause, I = ()> {
     Conflict(E),
     /// The token of the transaction was used with other contents. The transaction was not executed.
     TokenUsed(E),
-    /// Not applied, and never will be: DynamoDB rejects these values.
+    /// Not applied. Every other try fails too, because DynamoDB does not accept these values.
     Invalid(E),
     /// Not applied, for any other reason, such as throttling or a denied access.
     NotApplied(E),

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct OwnerId(pub u128);
 
 impl OwnerId {
-    /// The length of its text form, in characters.
+    /// The length of the text form of an id, in characters.
     pub const TEXT_LENGTH: usize = 32;
 
     /// Parses the text form: exactly 32 lowercase hex digits, because conditions compare the text.
@@ -20,8 +20,8 @@ impl OwnerId {
         u128::from_str_radix(text, 16).ok().map(Self)
     }
 
-    /// The id with its lower half inverted. No call has it, so DynamoDB rejects delayed writes of this
-    /// owner to a record with it.
+    /// The id with its lower half inverted. No call has the inverted id. So if a record has it, DynamoDB
+    /// rejects delayed writes of this owner to the record.
     #[must_use]
     pub const fn alternate(self) -> Self {
         Self(self.0 ^ 0xffff_ffff_ffff_ffff)

@@ -10,8 +10,8 @@ pub enum Lease {
     /// The 2 s are the clock tolerance, 1 s by default, and the 1 s resolution of DynamoDB's clock. If
     /// the call has no deadline, the lease is `Renewed(30 s)`.
     ///
-    /// Lambda does not always stop a function at its deadline. So the crate stops a handler when its
-    /// lease expires: `LeaseExpired::Stop`.
+    /// Lambda does not always stop a function at its deadline. So by default (`LeaseExpired::Stop`), the
+    /// crate stops a handler whose lease expires.
     Invocation,
     /// The lease lasts this long from the acquisition.
     ///
@@ -19,9 +19,9 @@ pub enum Lease {
     Fixed(Duration),
     /// The lease lasts this long, and the owner renews it while the handler runs.
     ///
-    /// The minimum is that of `Fixed`. The owner renews the lease after a third of its length. Use it
-    /// on long-lived hosts, and for long functions whose crash should free the key soon. The renewal
-    /// runs in the handler's task, so a handler that blocks its thread does not renew its lease.
+    /// The minimum is that of `Fixed`. The owner renews the lease after a third of its length. Use this
+    /// lease on long-lived hosts, and for long functions whose crash should free the key soon. The
+    /// renewal runs in the handler's task, so a handler that blocks its thread delays the renewal.
     Renewed(Duration),
 }
 
@@ -30,9 +30,9 @@ pub enum Lease {
 pub enum InProgress {
     /// The call gets `ErrorKind::InProgress` at once. HTTP clients get 409 with `Retry-After`.
     Reject,
-    /// The call waits for the owner's answer. After `timeout`, or near its deadline, it is rejected.
+    /// The call waits for the owner's answer. It is rejected after `timeout`, or near its own deadline.
     ///
-    /// It polls with strongly consistent reads and jittered pauses of 50 ms, doubling to 1 s.
+    /// The call polls with strongly consistent reads, and with jittered pauses of 50 ms, doubling to 1 s.
     Wait {
         /// The longest wait.
         timeout: Duration,
@@ -42,12 +42,12 @@ pub enum InProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The record becomes RELEASED, and the next call runs, whatever its payload.
+    /// The record becomes RELEASED, and the next call runs the handler, even with another payload.
     ///
     /// The next call has an `attempt` one higher. The record stays for an hour. A record with steps
     /// becomes FAILED instead, and the next call continues after the stored steps.
     Release,
-    /// The record becomes FAILED. The next call runs, up to `max_attempts` runs in all.
+    /// The record becomes FAILED. The next call runs the handler, up to `max_attempts` runs in all.
     ///
     /// After that, a repeat gets the failure, as under `Replay`. A run whose owner died counts too.
     Retain {
@@ -56,7 +56,7 @@ pub enum Failure {
     },
     /// The record becomes FAILED. A repeat gets the failure and never runs.
     ///
-    /// A function's error is stored only with `Call::replay_errors`. Otherwise a repeat gets
+    /// A function's error is stored only with `Call::replay_errors`. Without it, a repeat gets
     /// `ErrorKind::Failed`.
     Replay,
 }
@@ -80,10 +80,10 @@ pub enum Completed {
     Replay,
     /// A repeat becomes the owner and runs the handler again, with `attempt` one higher.
     ///
-    /// Its answer replaces the stored one. Two executions never run at once: with
-    /// [`InProgress::Wait`], a repeat runs after the one that it waits for. Use it for handlers that
-    /// only read, or that may be repeated but not concurrently. The same key with another payload is
-    /// still a mismatch.
+    /// The new answer replaces the stored one. Two executions never run at once. With
+    /// [`InProgress::Wait`], a repeat first waits for the running execution, and then runs the handler.
+    /// Use it for handlers that only read, or that are safe to repeat but not to run concurrently. The
+    /// same key with another payload is still a mismatch.
     Execute,
 }
 
@@ -94,8 +94,8 @@ pub enum Outage {
     Closed,
     /// The handler runs without any protection, and the crate logs an error each time.
     ///
-    /// It does not run if the call has already seen a record that forbids it, such as that of a running
-    /// owner. Its answer is stored if DynamoDB is back within a second after the handler returns.
+    /// The handler does not run if the call has already seen a record that forbids a run, such as that of a
+    /// running owner. The answer is stored if DynamoDB is back within a second after the handler returns.
     Open,
 }
 
@@ -115,13 +115,13 @@ pub enum FirstRequest {
     /// A repeat is billed half a read unit for each 4 KB of the record. A first run is billed one
     /// additional read and takes one additional round trip. Use it if most calls are repeats.
     ///
-    /// The read may return an earlier state. So it ends the call only if it returns a completed
-    /// operation with the same fingerprint, whose answer never changes.
+    /// The read can return an earlier state. So it ends the call only if it returns a completed operation
+    /// with the same fingerprint, because a completed answer never changes.
     Read,
     /// Like [`Read`](Self::Read), but the read is strongly consistent.
     ///
-    /// The call is decided by what the read returns, for example a running operation or a mismatch. A
-    /// repeat is billed one read unit for each 4 KB of the record.
+    /// The read alone can also end the call as in progress or as a mismatch. A repeat is billed one read
+    /// unit for each 4 KB of the record.
     ConsistentRead,
 }
 

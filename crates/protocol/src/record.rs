@@ -89,10 +89,10 @@ pub struct Version {
 /// The part of a version that only COMPLETED records have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
-    /// Another owner may replace and release the record. A slow owner then completes it again, with the
-    /// later attempt.
+    /// Distinguishes two completions of one owner. If another owner has replaced the first one and released
+    /// the record, a slow owner completes the record again, with a later attempt.
     pub attempt: u32,
-    /// In epoch seconds. A call may change only this, to make DynamoDB reject its own delayed write.
+    /// In epoch seconds. To make DynamoDB reject its own delayed transaction, a call changes only this.
     pub expires_at: i64,
 }
 
@@ -165,7 +165,7 @@ impl Header {
 
 /// The record that an undo restores. It has the state of `taken_over` and the counters of `undone`. An
 /// abandoned record gets an owner id that no call has, so DynamoDB rejects delayed writes of the call
-/// that undoes. `None` if there is no state to restore. The record is then released.
+/// that undoes its acquisition. If there is no state to restore (`None`), the record is released.
 pub(crate) fn restored(taken_over: Option<&Header>, undone: &Header) -> Option<Header> {
     let taken_over = taken_over?;
     match taken_over.state {
@@ -176,7 +176,7 @@ pub(crate) fn restored(taken_over: Option<&Header>, undone: &Header) -> Option<H
             ..undone.clone()
         }),
         State::Failed => Some(Header { state: State::Failed, ..undone.clone() }),
-        // The takeover has removed the answer.
+        // The takeover has removed the answer, and a RELEASED record has nothing to restore.
         State::Completed | State::Released => None,
     }
 }

@@ -1,4 +1,4 @@
-//! How long a finished record is kept. Both machines verify it, as they verify a lease.
+//! How long a finished or released record is kept. Both machines verify this time, as they verify a lease.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::write::{Form, Write};
 /// 30 minutes.
 pub(crate) const RELEASED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// When a record that is released at `now` expires, in epoch seconds. It never expires before its lease.
+/// When a record that is released at `now` expires: never before `lease_expires_at`. In epoch seconds.
 pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
     now.plus(RELEASED_FOR).max(lease_expires_at).seconds_up()
 }
@@ -22,7 +22,7 @@ pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
 /// machine returns its result after the extension, and the extension does not change the result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Retention<T> {
-    /// When the last record was stamped.
+    /// When the write that was created last was stamped.
     stamped_at: Uptime,
     /// The extension that was sent, and the result to return after it.
     extending: Option<(Write, T)>,
@@ -42,8 +42,8 @@ impl<T: Copy> Retention<T> {
         self.extending = None;
     }
 
-    /// Returns `command`. If it returns a result, and the record that the reply has `shown` expires too
-    /// early, sends the extension first.
+    /// Returns `command`. But if `command` is a [`Command::Return`], and the record that the reply has
+    /// `shown` expires too early, the extension is sent first.
     pub(crate) fn verify(
         &mut self,
         rules: &Rules,
@@ -59,8 +59,8 @@ impl<T: Copy> Retention<T> {
         }
     }
 
-    /// The command after the reply to an extension, if one was in flight. `pause` returns the bound of the
-    /// pause before the next try, if there is time.
+    /// The command after the reply to an extension. `None` if no extension was in flight. `pause` returns the
+    /// bound of the pause before the next try, if there is time.
     pub(crate) fn replied(
         &mut self,
         reply: &Reply,
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(released_until(now, lease), 10 + 2 * hour);
     }
 
-    /// The command of a machine that put a record at `stamped_at` that expires at `expires_at`. Ten
+    /// The command of a machine whose record was stamped at `stamped_at` and expires at `expires_at`. Ten
     /// seconds after the start, the response shows store time 2,000,000 ms.
     fn verified(stamped_at: i64, expires_at: i64) -> (Retention<()>, Command<()>) {
         let received = after(Duration::from_secs(10)).local;

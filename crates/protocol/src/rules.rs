@@ -36,7 +36,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether a completed operation runs again. Another owner may then have replaced its record.
+    /// Whether a completed operation runs again. If so, the next owner can replace the completed record.
     pub fn replaces_completed(&self) -> bool {
         self.completed == Completed::Execute
     }
@@ -76,16 +76,16 @@ impl Rules {
 
     /// A lease that begins now. The response to its write verifies it ([`window`](Self::window)).
     ///
-    /// After a slow response, store time is uncertain, so the lease begins at most the margin after the
-    /// earliest possible store time. A lease that is too short is stamped again. One that is too long
-    /// would stay if the owner crashed.
+    /// After a slow response, store time is uncertain. So the lease begins at most
+    /// [`lease_margin`](Self::lease_margin) after the earliest possible store time. If that makes the
+    /// lease too short, it is stamped again. A lease that is too long would stay if the owner crashed.
     pub fn term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         self.term_from(stamp.at.min(stamp.earliest.plus(self.lease_margin())), length)
     }
 
     /// Like [`term`](Self::term), for a lease that this call holds. The monotonic clock bounds it too. So a
-    /// wall clock that jumps forward never makes it longer, even if the owner crashes before it corrects
-    /// the lease. After a freeze the lease is too short, and the response shows that.
+    /// wall clock that jumps forward makes the lease longer by at most the margin, even if the owner crashes
+    /// before it can correct the lease. After a freeze the lease is too short, and is corrected after the response.
     pub fn renewal_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         let earliest = stamp.earliest.min(stamp.by_uptime);
         self.term_from(stamp.at.min(earliest.plus(self.lease_margin())), length)
@@ -104,8 +104,8 @@ impl Rules {
     }
 
     /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if too
-    /// much of the lease is over ([`Lease::slack`]). The call then stamps the lease again. For a lease
-    /// that was renewed, `deadline` is `None`.
+    /// much of the lease is over ([`Lease::slack`]). In both cases the call stamps the lease again. For a
+    /// lease that was renewed, `deadline` is `None`.
     pub fn window(
         &self,
         now: Now,

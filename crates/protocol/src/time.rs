@@ -31,7 +31,7 @@ impl Timestamp {
         let epoch = SystemTime::UNIX_EPOCH;
         let time =
             if self.0 < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
-        // The time is outside the range of `SystemTime`.
+        // A time outside the range of `SystemTime` becomes the epoch.
         time.unwrap_or(epoch)
     }
 
@@ -124,13 +124,13 @@ impl Deadline {
         Self { wall: Timestamp(i64::MAX), uptime }
     }
 
-    /// Whether the two clocks have come apart since the deadline was set.
+    /// Whether the two clocks have moved by different amounts since the deadline was set.
     pub fn is_apart(self, now: Local) -> bool {
         let set = Local { wall: self.wall, uptime: self.uptime };
         are_apart(set, now)
     }
 
-    /// The time left, or zero once one of the clocks has reached it.
+    /// The time left, or zero once one of the clocks has reached the deadline.
     pub fn left(self, now: Local) -> Duration {
         let by_wall = self.wall.since(now.wall);
         let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
@@ -166,8 +166,8 @@ impl StoreTime {
     }
 }
 
-/// How much the wall clock's lead may change, in ms, before that counts as a jump or a stop. It always
-/// changes a little, because the clocks are not read at the same instant.
+/// How much [`Local::lead`] may change, in ms, before the change counts as a jump or a freeze of a clock. It
+/// always changes a little, because the two clocks are not read at the same instant.
 const APART: u64 = 500;
 
 fn are_apart(before: Local, now: Local) -> bool {
@@ -179,9 +179,9 @@ fn are_apart(before: Local, now: Local) -> bool {
 pub struct Learned {
     /// The offset from the wall clock to store time, in ms.
     pub offset: i64,
-    /// Its lower bound.
+    /// The lower bound of `offset`, in ms.
     pub least: i64,
-    /// The earliest possible store time when the last response arrived. `None` if that had no `Date`.
+    /// The earliest possible store time when the last response arrived. `None` if it had no `Date`.
     pub floor: Option<Timestamp>,
     pub received: Local,
 }
@@ -196,8 +196,8 @@ impl Learned {
         // An earlier bound is valid if no clock has jumped since.
         let bounded = before.filter(|learned| !are_apart(learned.received, received));
         let least = bounded.map_or(least, |learned| learned.least.clamp(least, most));
-        // The earlier bound plus the monotonic time since then is also a lower bound, because that clock never
-        // measures too much. It is kept if the `Date` of a slow response is earlier.
+        // The earlier `floor` plus the monotonic time since then is also a lower bound of store time, because
+        // the monotonic clock never measures too much. The later of this bound and the `Date` is used.
         let floor = before.and_then(|learned| learned.by_uptime(received));
         let floor = floor.map_or(date, |floor| floor.clamp(date, time.latest()));
         Self { offset, least, floor: Some(floor), received }
@@ -234,8 +234,8 @@ pub struct Stamp {
     pub made: Uptime,
 }
 
-/// An estimate of store time, even before the first response. A call judges a record by it if the response
-/// has no `Date`. It is never written into a record.
+/// An estimate of store time, which exists even before the first response. A call judges a record by this
+/// estimate if the response has no `Date`. The estimate is never written into a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guess(pub Timestamp);
 
@@ -261,8 +261,8 @@ impl Now {
         Guess(self.learned.map_or(self.local.wall, |learned| learned.store(self.local)))
     }
 
-    /// The time by which a call judges the record that a response returned. It is never later than store
-    /// time. Without a `Date`, it is the local clock less the tolerance.
+    /// The time by which a call judges the record that a response returned: the `Date`, which is never later
+    /// than store time. Without a `Date`, it is the estimate of store time less the tolerance.
     pub fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         match time {
             Some(time) => time.date,

@@ -27,7 +27,7 @@ impl Tries {
         now.left(self.until).max(MIN_LIMIT)
     }
 
-    /// The bound of the pause before the next try. `None` if there is no time for one.
+    /// The bound of the pause before the next try. `None` if there is no time for another try.
     pub fn pause(&mut self, now: Now) -> Option<Duration> {
         self.pause_before(now, self.until)
     }

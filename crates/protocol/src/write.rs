@@ -30,7 +30,7 @@ pub enum Form {
 }
 
 impl Write {
-    /// Whether the write only changes how long a finished record is kept.
+    /// Whether the write only changes how long a finished or released record is kept.
     pub fn is_extension(&self) -> bool {
         self.form == Form::Stamp && self.record.state.lease_expires_at().is_none()
     }

@@ -74,7 +74,7 @@ export class Watch extends Construct {
     });
     this.alarm("DeadLettersAlarm", props.ticketActions, {
       alarmDescription:
-        "Payment events were given up after five tries and wait in the dead-letter queue.",
+        "Payment events were given up after five deliveries and wait in the dead-letter queue.",
       metric: props.deadLetters.metricApproximateNumberOfMessagesVisible(MINUTE),
       threshold: 0,
       evaluationPeriods: 1,

@@ -52,7 +52,7 @@ pub(crate) fn canonical(text: &str) -> Option<Vec<u8>> {
 struct Writer<'a> {
     /// The input that is not read yet.
     rest: &'a [u8],
-    /// The input that is not in `out` yet. The part that has been read is in canonical form.
+    /// The input that is not in `out` yet. The part of it that has been read is already in canonical form.
     uncopied: &'a [u8],
     /// The canonical form, except for the order of members.
     out: Vec<u8>,

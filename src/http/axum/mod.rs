@@ -3,11 +3,11 @@
 //! Needs the feature `axum`.
 //!
 //! 1. A handler below an [`IdempotencyLayer`](super::IdempotencyLayer) takes its [`Execution`] as an
-//!    argument. A request without one, for example one that passed through, gets a 500. If such
-//!    requests reach the handler, take an `Option<Execution>`.
+//!    argument. A request without an `Execution`, for example a request that passed through, gets a 500.
+//!    If such requests reach the handler, take an `Option<Execution>`.
 //! 2. [`Problem`], [`Error`] and [`RunError`] implement `IntoResponse`, so a handler can return them
-//!    with `?`. The client gets the same problems that the layer sends. If the handler's error is not a
-//!    response, use [`RunError::into_response_with`].
+//!    with `?`. The client gets the same problems that the layer sends. If the handler's error does not
+//!    implement `IntoResponse`, use [`RunError::into_response_with`].
 //! 3. [`Execution::commit_into_response`] and [`Execution::step_into_response`] accept every type that
 //!    axum can convert into a response.
 //! 4. A handler whose whole effect is one transaction returns that transaction; see
@@ -47,8 +47,8 @@
 //! # Ok(()) });
 //! ```
 //!
-//! Add the layer with `route_layer`, of a route or of a whole `Router`. `Router::layer` also covers the
-//! fallback of the router: a `POST` without a key to an unknown path then gets a 400 instead of a 404.
+//! Add the layer with the method `route_layer` of a route or of a whole `Router`. `Router::layer` also covers
+//! the fallback of the router: a `POST` without a key to an unknown path then gets a 400 instead of a 404.
 
 mod step;
 mod transaction;
@@ -155,9 +155,9 @@ impl<E: IntoResponse> IntoResponse for RunError<E> {
 }
 
 impl<E> RunError<E> {
-    /// Converts the error into a response, the handler's own error with `respond`.
+    /// Converts the error into a response, with `respond` for the handler's own error.
     ///
-    /// The crate's error becomes its [problem](Problem). Use it if the handler's error does not
+    /// The crate's error becomes its [problem](Problem). Use this method if the handler's error does not
     /// implement `IntoResponse`.
     ///
     /// ```

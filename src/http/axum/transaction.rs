@@ -13,19 +13,19 @@ use crate::run::transaction::Transaction;
 impl Http {
     /// Creates a layer for handlers whose whole effect is one DynamoDB transaction.
     ///
-    /// A request takes only **one** round trip, and so does a repeat. The rules are those of
+    /// A request takes only **one** round trip, and a repeat takes one too. The rules are those of
     /// [`run_transaction`](crate::Call::run_transaction).
     ///
     /// The handler returns a [`Transaction`] with anything that axum can convert into a response, or a
-    /// `Result` with one. It runs before the first request to DynamoDB, also in a repeat, so it must
-    /// have no effect itself. It has no [`Execution`](crate::Execution).
+    /// `Result` with such a transaction. The handler runs before the first request to DynamoDB, also in
+    /// a repeat, so it must have no effect itself. It has no [`Execution`](crate::Execution).
     ///
     /// The response to a transaction with writes is stored, whatever its status. A response without a
-    /// transaction, such as an extractor's rejection, is not stored, and the key stays free. The body
-    /// for [`on_condition_failed`](Transaction::on_condition_failed) must be in memory. If it is a
+    /// transaction, such as an extractor's rejection, is not stored, and the key stays free. The body that
+    /// [`on_condition_failed`](Transaction::on_condition_failed) returns must be in memory. If it is a
     /// stream, the client gets [`ProblemKind::ConditionFailed`].
     ///
-    /// Layers that change the response must be around this layer, because layers below it do not see
+    /// Layers that change the response must be around this layer, because layers inside it do not see
     /// the response. A request that passes through is unprotected. If its transaction has writes,
     /// nothing is written, and the client gets a 500.
     ///

@@ -27,8 +27,8 @@
 //! 2. The event's id is the key. A redelivered event gets the stored answer. While the first delivery
 //!    is handled, a second one gets 409 with `Retry-After`, and the sender retries. If the handler
 //!    fails with a 5xx, the next delivery runs it again.
-//! 3. The body is not compared, because senders change parts of it between deliveries, such as Stripe's
-//!    `pending_webhooks`. To compare it, use [`Http::fingerprint`].
+//! 3. The body is not compared, because senders change parts of it, such as Stripe's `pending_webhooks`,
+//!    between deliveries. To compare it, use [`Http::fingerprint`].
 //! 4. Events are remembered for at least 30 days; see [`Http::webhook`].
 
 mod signature;
@@ -215,7 +215,7 @@ impl Webhook {
         Self { id: Arc::new(find), ..self }
     }
 
-    /// Checks that the sender signed the request, and finds its key.
+    /// Checks that the sender signed the request, and finds the key of the request.
     fn key(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<FoundKey, Problem> {
         (self.verify)(parts, body, now).map_err(|reason| {
             tracing::warn!(reason, "a webhook's signature is not valid: nothing ran");
@@ -245,8 +245,8 @@ impl Http {
     ///   an id is rejected with 400, even with [`key_optional`](Self::key_optional).
     /// - [`retention`](crate::Policy::retention) becomes at least 30 days. To set less, call
     ///   [`policy`](Self::policy) after this method.
-    /// - A webhook without a secret is a configuration error. So is a webhook with
-    ///   [`header`](Self::header), [`key`](Self::key), [`methods`](Self::methods) or a second webhook.
+    /// - A webhook without a secret is a configuration error. So is a call of [`header`](Self::header),
+    ///   [`key`](Self::key), [`methods`](Self::methods) or another `webhook` on the same `Http`.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) -> Result<(), dynamodb_idempotency::Error> {

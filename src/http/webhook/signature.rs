@@ -13,8 +13,8 @@ use sha2::Sha256;
 use crate::clock::Timestamp;
 use crate::http::key_header::only;
 
-/// How far in the past a signature's time may be and, except for Stripe's, in the future. As in the
-/// senders' own libraries.
+/// How far in the past a signature's time may be. The same limit applies to a time in the future, except
+/// for Stripe. Both rules are those of the senders' own libraries.
 const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// How many signatures of a request are compared. A sender sends one for each of its secrets, and

@@ -4,8 +4,8 @@
 //! result with [`ended`](Schedule::ended), and may call [`stop`](Schedule::stop) at any time. When
 //! no message is running and `next` returns none, every message has its [`Verdict`].
 //!
-//! 1. The messages of a group run one at a time, in order. After one that is not done, the rest of
-//!    its group is held.
+//! 1. The messages of a group run one at a time, in order. After a message that is not done, the rest
+//!    of its group is held.
 //! 2. Messages with the same key never run at once. Of those that also have the same fingerprint
 //!    (twins), one runs, and the others get its verdict.
 //! 3. Otherwise messages start in the order of the batch.
@@ -120,7 +120,7 @@ impl Schedule {
         while let Some(index) = self.ready.pop_first() {
             self.look();
             if self.entries[index].verdict != Verdict::NoTurn {
-                // A twin of it has ended meanwhile, so it has a verdict.
+                // Its twin has ended meanwhile, so this message already has a verdict.
                 continue;
             }
             if let Some(request) = self.entries[index].request {
@@ -156,7 +156,7 @@ impl Schedule {
         for twin in &twins {
             lane.waiting.remove(twin);
         }
-        // Only one can run; its end wakes the next.
+        // Only one of the waiting messages can run; its end makes the next one ready.
         self.ready.extend(lane.waiting.pop_first());
         for twin in twins {
             self.look();
@@ -198,8 +198,8 @@ impl Schedule {
         self.requests.iter_mut().for_each(|request| request.waiting.clear());
     }
 
-    /// Returns the verdict of each message if the batch ends now. A message without one would be
-    /// forgotten, so it is delivered again.
+    /// Returns the verdict of each message if the batch ends now. A message that has not started is
+    /// `NoTurn`, so it is delivered again.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         self.entries.iter().map(|entry| entry.verdict)
     }

@@ -45,7 +45,7 @@ pub(in crate::messages) fn read(event: &str) -> serde_json::Result<(Body, Option
         .bytes(detail_type.as_bytes())
         .json(&payload)
         .finish();
-    // A source has no `/` only by convention. The id is a UUID, so the last `/` separates them.
+    // Only by convention, a `source` has no `/`. The id is a UUID, so the last `/` separates the two.
     let broker_id = id.as_ref().map(|id| format!("{source}/{id}"));
     let attributes = Attributes::default();
     Ok((Body { payload, attributes, broker_id, fingerprint }, id))

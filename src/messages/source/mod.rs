@@ -26,7 +26,7 @@ pub(super) struct Source<R> {
     pub(super) reporting: Reporting,
     /// The default key.
     pub(super) key: fn() -> MessageKey<R>,
-    /// Splits an event into messages. Also takes the name.
+    /// Splits an event into messages. Its arguments are `name`, the event and the order.
     pub(super) split: fn(&'static str, &str, Order) -> Result<Batch<R>, BatchError>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Incoming<R> {
 /// A record and its body, or why it cannot be read.
 pub(crate) type Parsed<R> = Result<(R, Body), Rejected>;
 
-/// The part of a message that contains its key, and its fingerprint.
+/// The fingerprint of a message, and its parts that can contain the key.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) payload: Vec<u8>,

@@ -29,8 +29,8 @@ pub enum StoredAnswer {
         /// Its body; empty if it has none.
         body: Vec<u8>,
     },
-    /// The answer is not available, because it could not be stored or cannot be read, for this
-    /// reason.
+    /// The answer is not available. The text is the reason why it could not be stored or cannot be
+    /// read.
     Unavailable(String),
     /// The answer is in separate items. [`Admin::record`](super::Admin::record) reads them; a scan
     /// does not.

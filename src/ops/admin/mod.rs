@@ -51,7 +51,7 @@ use crate::store::schema::TableSchema;
 use crate::store::{Consistency, Table};
 
 impl Idempotency {
-    /// Returns the operations of tools on the table.
+    /// Returns the operator tools for the table.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -65,7 +65,7 @@ impl Idempotency {
     }
 }
 
-/// The operations of tools on a table. [`Idempotency::admin`] creates it.
+/// The operator tools for a table. [`Idempotency::admin`] creates this value.
 ///
 /// ```
 /// # doc_examples::run(async |sandbox, idempotency| {
@@ -91,7 +91,7 @@ pub struct Admin<'a> {
 }
 
 impl<'a> Admin<'a> {
-    /// Reads the record of a key and its answer; `None` if it does not exist.
+    /// Reads the record of a key and its answer; `None` if the record does not exist.
     ///
     /// The read is strongly consistent, and includes the parts of the answer.
     ///
@@ -151,8 +151,8 @@ impl<'a> Admin<'a> {
         check_scopes(self.table(), scopes).await
     }
 
-    /// Returns how far DynamoDB's clock is ahead of this machine's, in milliseconds, as the responses
-    /// so far show it, and the tolerated difference.
+    /// Returns two values: how many milliseconds DynamoDB's clock is ahead of this machine's clock,
+    /// according to the responses so far, and the tolerated difference.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -207,7 +207,7 @@ impl<'a> Admin<'a> {
         &self.table().schema
     }
 
-    /// Describes the keys of a table, and the keys that the schema expects. They are equal if it fits.
+    /// Describes the keys of a table, and the keys that the schema expects. Both are equal if the table fits.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

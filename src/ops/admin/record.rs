@@ -240,8 +240,8 @@ impl StoredRecord {
         over.filter(|over| !over.is_zero())
     }
 
-    /// Returns whether its retention has ended. It then counts as absent, even before DynamoDB
-    /// deletes it.
+    /// Returns whether the record's retention has ended. The record then counts as absent, even before
+    /// DynamoDB deletes it.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {

@@ -66,7 +66,7 @@ impl Admin<'_> {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the record has [dangers](StoredRecord::dangers); nothing is
     /// sent. [`ErrorKind::OutcomeUnknown`] if DynamoDB does not respond: the record may be
-    /// released, so read it again. Others as for all requests.
+    /// released, so read it again. Other errors are those of every request.
     pub async fn release(&self, record: &StoredRecord) -> Result<Released, Error> {
         if record.dangers().is_empty() {
             return self.force_release(record).await;

@@ -39,7 +39,7 @@ pub enum Select {
     /// Records of operations that have not ended.
     Pending,
     /// No records. Instead, [`Page::expired`] has the items that have been expired for more than an
-    /// hour, with the parts of large answers.
+    /// hour, including the parts of large answers.
     Expired,
 }
 
@@ -68,7 +68,7 @@ pub enum Select {
 pub struct Page {
     /// The records.
     pub records: Vec<StoredRecord>,
-    /// Under [`Select::Expired`], the items that [`Admin::delete_expired`] may delete.
+    /// Under [`Select::Expired`], the items that [`Admin::delete_expired`] can delete.
     pub expired: Vec<Expired>,
     /// Items that are not records of a layout that this version knows.
     pub unreadable: Vec<Unreadable>,
@@ -129,8 +129,8 @@ fn key_at_position(position: &str) -> Result<Item, Error> {
 impl<'a> Admin<'a> {
     /// Limits scans to this scope and the scopes below it.
     ///
-    /// [`page`](Self::page) leaves out all others. In a table with a composite key it does not read
-    /// them either; in other tables it reads and pays for them.
+    /// [`page`](Self::page) leaves out the records of all other scopes. In a table with a composite key it
+    /// does not read them either. In other tables it reads them, and they are billed.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -149,10 +149,10 @@ impl<'a> Admin<'a> {
         Self { scope: Some(scope), ..self }
     }
 
-    /// Reads one page, of up to 1 MB, of part `part` of `parts` of the table.
+    /// Reads one page, of up to 1 MB, from one part of the table.
     ///
-    /// `after` is [`next`](Page::next) of the previous page, and `None` for the first one. Parts
-    /// may be read concurrently.
+    /// The table is divided into `parts` parts, and `part` is the number of one of them, from 0. `after` is
+    /// [`next`](Page::next) of its previous page; `None` for its first page. Parts can be read concurrently.
     ///
     /// Reads are eventually consistent: a record that was written less than a second ago may be
     /// missing. In a table with a composite key, part 0 contains all records.
@@ -176,7 +176,7 @@ impl<'a> Admin<'a> {
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`] if the table, the credentials or the permission `dynamodb:Scan`
-    /// (`dynamodb:Query` with a composite key) are missing, and if `part` is not below `parts`;
+    /// (`dynamodb:Query` with a composite key) are missing, or if `part` is not below `parts`;
     /// [`ErrorKind::InvalidInput`] if `after` is not from a page; [`ErrorKind::Unavailable`] if
     /// DynamoDB throttles or fails.
     pub async fn page(

@@ -7,9 +7,9 @@ use crate::error::Error;
 impl Admin<'_> {
     /// Deletes an item if it has not changed since it was read. Returns whether it was deleted.
     ///
-    /// DynamoDB's time to live does the same for free. Use this for a table without it, such as a
-    /// global table with strong consistency, which would grow without bounds. Only operators need
-    /// the permission `dynamodb:DeleteItem`, not functions.
+    /// DynamoDB's time to live (TTL) does the same for free. Use this method for a table without TTL, such
+    /// as a strongly consistent global table, which would grow without bounds. Only operators need the
+    /// permission `dynamodb:DeleteItem`, not functions.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -30,7 +30,7 @@ impl Admin<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if DynamoDB does not
-    /// respond: the item may be deleted, and a retry is safe. Others as for all requests.
+    /// respond: the item may be deleted, and a retry is safe. Other errors are those of every request.
     pub async fn delete_expired(&self, expired: &Expired) -> Result<bool, Error> {
         let reply = self.table().delete_expired(expired).await;
         let deleted =

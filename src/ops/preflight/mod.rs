@@ -15,7 +15,7 @@ use crate::store::key::{PartName, RecordKey, Scope};
 use crate::store::record::{OwnerId, random_owner};
 use crate::store::{Access, Obstacle, Table};
 
-/// The scope of a read without the scope of an operation.
+/// The scope of the read that is sent if no scope of an operation is named.
 const OWN_SCOPE: &str = "preflight";
 
 impl Idempotency {
@@ -26,11 +26,11 @@ impl Idempotency {
     ///
     /// It needs no additional permissions, and takes one round trip for any number of scopes,
     /// because all its requests are concurrent. Nothing is written: its writes require an owner that
-    /// does not exist, under a key that no record can have (`scope#`). Each costs one write unit.
+    /// does not exist, under a key that no record can have (`scope#`). Each write costs one write unit.
     ///
     /// It checks whether the records of each scope, and the parts of its large answers, may be read
-    /// and written. A role that may use the scope of an operation may also use its tenants, so do
-    /// not name them. For a role that is limited to one tenant, name that tenant's scope.
+    /// and written. A role that may use the scope of an operation may also use the scopes of its tenants,
+    /// so do not name those. For a role that is limited to one tenant, name that tenant's scope.
     ///
     /// The settings of the table, such as its time to live, are not checked:
     /// `idempotency doctor` checks them, and [`create_table`](Self::create_table) sets them.
@@ -50,7 +50,7 @@ impl Idempotency {
     /// | idempotency is [switched off](crate::Builder::disabled): nothing is checked | a warning |
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
     ///
-    /// Warnings are returned, and logged in one line at WARN.
+    /// Warnings are returned. While idempotency is on, they are also logged, in one line at WARN.
     ///
     /// # Errors
     /// See the table.
@@ -145,8 +145,8 @@ pub(crate) async fn check_scopes(table: &Table, scopes: &[Scope]) -> Result<Vec<
     checked.into_iter().collect()
 }
 
-/// Reads a key that no record can have. Without the scope of an operation, a missing permission
-/// proves nothing.
+/// Reads a key that no record can have. A missing permission is no error, because a role may be limited
+/// to the scopes of its operations.
 async fn read_own_key(table: &Table) -> Result<(), Error> {
     match table.try_read(&RecordKey::probe(&Scope::new(OWN_SCOPE))?).await {
         Err(Obstacle::General(error)) => Err(error),
@@ -154,8 +154,8 @@ async fn read_own_key(table: &Table) -> Result<(), Error> {
     }
 }
 
-/// Tries all accesses to the records of a scope and to the parts of its large answers, whose leading
-/// keys differ. No call has this owner.
+/// Tries all accesses to the records of a scope, and to the parts of its large answers, which have other
+/// leading keys than the records. `owner` is the id of no call.
 async fn check_scope(table: &Table, key: &RecordKey, owner: OwnerId) -> Result<Finding, Error> {
     let part = key.part(&PartName { owner, digest: &[], number: 0 }, table.schema.max_key_bytes());
     let records = Access::ALL.iter().map(|access| ("records", access, key));

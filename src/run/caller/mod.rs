@@ -1,5 +1,5 @@
-//! The way of a call to its key: it acquires the key, looks its answer up, or writes the whole operation as one
-//! transaction.
+//! What a call does before a handler runs: it acquires its key, looks up the stored answer, or writes the
+//! whole operation as one transaction.
 
 mod reconcile;
 mod transaction;
@@ -29,7 +29,7 @@ use crate::store::record::{Record, random_owner};
 
 pub(crate) use self::reconcile::acquire_with_hook;
 
-/// What a call does next that has not [ended](End).
+/// What a call that has not [ended](End) does next.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Progress {
@@ -53,9 +53,9 @@ pub(crate) enum Step {
     Resolve(Resolved),
     /// Writes the items and the completed record, unless the operation is completed already.
     Transact(Answer, Vec<TransactWriteItem>),
-    /// Writes an answer without items, on the condition of the transaction. So DynamoDB applies either it
-    /// or an earlier try of the transaction, or neither. Without an answer the step ends once no earlier
-    /// try can be applied.
+    /// Writes an answer without items, on the condition of the transaction. So DynamoDB applies at most
+    /// one of this write and the earlier tries of the transaction. Without an answer, the step ends once
+    /// no earlier try can be applied.
     Instead(Option<Answer>),
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn acquire(
     acquiring.boxed()
 }
 
-/// A call on the way to its key.
+/// A call until it owns its key or has a result.
 pub(crate) struct Caller<'a> {
     core: &'a Arc<Core>,
     call: &'a CallContext,
@@ -86,7 +86,7 @@ pub(crate) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// An error if the deadline of a transaction or a look-up is over. An acquisition checks its own.
+    /// An error if the deadline is over. The machine itself checks the deadline of an acquisition.
     pub(crate) fn new(
         core: &'a Arc<Core>,
         call: &'a CallContext,
@@ -107,8 +107,8 @@ impl<'a> Caller<'a> {
         self.perform(step).boxed()
     }
 
-    /// Takes a step, and signals the end of the call, unless it goes on. Every call that runs no handler ends
-    /// here.
+    /// Takes a step, and signals the end of the call, unless the call continues. Every call that runs no
+    /// handler ends here.
     async fn perform(&mut self, step: Step) -> Result<Progress, End> {
         let progress = match step {
             Step::Start => self.start().await,
@@ -243,7 +243,7 @@ impl<'a> Caller<'a> {
         Ok(answer)
     }
 
-    /// The end of a call that has run nothing and written nothing, for this reason.
+    /// The end of a call that has run nothing and written nothing. `reason` says why.
     async fn nothing(&mut self, reason: Reason) -> Result<Progress, End> {
         let error = match reason {
             Reason::Free | Reason::ItemsRejected => return Ok(Progress::NothingWritten),
@@ -281,7 +281,7 @@ impl<'a> Caller<'a> {
         self.core.open(stored, &self.call.key, &self.call.policy, Some(until)).await
     }
 
-    /// The error of a call of which a write may have been applied, or may still be.
+    /// The error of a call with a write in doubt.
     fn unknown(&mut self) -> Error {
         let error = self.session.take_error();
         let Goal::Transact { .. } = self.goal else { return error };

@@ -29,9 +29,9 @@ impl Caller<'_> {
     }
 }
 
-/// Acquires the key, as [`acquire`](super::acquire) does, and runs a hook about an abandoned operation.
-/// `resolved` is the stored form of the hook's resolution. The hook's own error ends the call with nothing
-/// written, as does the deadline.
+/// Acquires the key, as [`acquire`](super::acquire) does, and runs a hook if the operation is abandoned.
+/// `resolved` converts the hook's resolution to its stored form. After an error of the hook, or the
+/// deadline, the call ends and nothing is written.
 pub(crate) async fn acquire_with_hook<T, E, Fut>(
     core: &Arc<Core>,
     call: CallContext,
@@ -57,7 +57,7 @@ where
                 return Err(abandoned().into());
             }
         };
-        // So that the answer is returned before the deadline.
+        // The hook ends before the deadline, so that its answer still reaches the caller in time.
         let end = core.table.clock.now().plus(core.time_until(call.answer_by()));
         let returned = core.table.clock.until(|| Some(end), hook(*abandoned)).await;
         let Some(Ok(resolution)) = returned else {

@@ -1,5 +1,5 @@
-//! A whole operation as one transaction. The record is never PENDING, and the transaction of a
-//! duplicate is canceled with the stored answer.
+//! A whole operation as one transaction. The record is never PENDING. DynamoDB cancels the
+//! transaction of a duplicate, and returns the record with the stored answer.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 
@@ -22,7 +22,7 @@ impl Caller<'_> {
         let (stored, record_bytes) = match self.place(answer).await {
             Ok(placed) => placed,
             Err(unstorable) => {
-                // Nothing is sent, but the operation may be completed already.
+                // The transaction is not sent, but an earlier call may have completed the operation.
                 *self = Self::new(self.core, self.call, Goal::LookUp, false)?;
                 return match self.send().await? {
                     Progress::NothingWritten => Ok(Progress::ItemsRejected(unstorable.into())),

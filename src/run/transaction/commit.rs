@@ -1,7 +1,7 @@
 //! The commit of a running operation: its answer and its effect in one transaction.
 //!
 //! DynamoDB applies at most one of the commits, the release and the kept failure of an owner, because of
-//! their conditions. No owner sends both a release and a completion.
+//! their conditions. The condition of a completion accepts a release, so no owner sends both.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
@@ -21,7 +21,7 @@ use crate::signals::Ending;
 
 /// A commit about to be sent.
 pub(crate) struct Commit {
-    /// What this caller gets. In HTTP it also has the headers that are never stored.
+    /// What this caller gets. In HTTP this answer also has the headers that are never stored.
     pub(crate) answer: Answer,
     /// What repeats get.
     pub(crate) stored: Answer,
@@ -31,20 +31,20 @@ pub(crate) struct Commit {
 impl Execution {
     /// Writes `items` and the completed record with the answer `response`, in one transaction.
     ///
-    /// DynamoDB applies all of it, once, or nothing. Then the operation is complete, and `response` is its
-    /// answer, whatever the handler returns. [`run`](crate::Call::run) deserializes it as its own type.
+    /// DynamoDB applies all of it, once, or nothing. The commit completes the operation with this answer,
+    /// whatever the handler returns. [`run`](crate::Call::run) deserializes the answer as its own type.
     ///
     /// The items are your own writes and condition checks, at most
     /// [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS), on any tables of the account and region. The
-    /// commit succeeds only while this execution owns its record. If the lease has expired, it still succeeds
-    /// until another call takes over.
+    /// commit succeeds only while this execution owns its record. If the lease has expired, a commit still
+    /// succeeds until another call takes over.
     ///
     /// The crate retries after conflicts with other transactions, throttling and lost responses, for
     /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and within the deadline. If DynamoDB
-    /// does not confirm by then, one more write makes sure that the commit can no longer be applied. The
-    /// handler keeps the key and may commit again. If the future of a commit is dropped half-way, the crate
-    /// resolves the commit when the handler returns. The record has at most 400 KB, with the compressed
-    /// answer. If an answer is larger, store a reference to it.
+    /// does not confirm the commit by then, one more write settles the doubt: the commit was applied, or no
+    /// longer can be. In the second case the handler keeps the key, and can commit again. If the future of a
+    /// commit is dropped half-way, the crate resolves the commit when the handler returns. The record has at
+    /// most 400 KB, with the compressed answer. If an answer is larger, store a reference to it.
     ///
     /// HTTP handlers use [`commit_response`](Self::commit_response).
     ///
@@ -63,10 +63,10 @@ impl Execution {
     /// # Errors
     /// After [`ErrorKind::ConditionFailed`] (see [`Error::condition_failed`]),
     /// [`ErrorKind::InvalidTransaction`], [`ErrorKind::Unavailable`] and [`ErrorKind::Configuration`] (a
-    /// table or a permission is missing), nothing was written, and the execution continues. The handler may
-    /// commit something else, or answer without a commit. `Unavailable` means that the time was over while
-    /// other transactions held the items, DynamoDB throttled or did not confirm, or another commit of this
-    /// execution was not polled.
+    /// table or a permission is missing), nothing was written, and the execution continues. The handler can
+    /// commit something else, or answer without a commit. `Unavailable` means that the time was over. Until
+    /// then, other transactions held the items, DynamoDB throttled or did not confirm, or another commit of
+    /// this execution was not polled.
     ///
     /// After other kinds the execution has ended, and the handler's return value is not stored:
     /// [`ErrorKind::AlreadyCommitted`], [`ErrorKind::LeaseLost`], [`ErrorKind::NothingCommitted`],
@@ -127,8 +127,8 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits for a commit of this execution that runs in another task. A commit takes at most the time of its
-    /// tries, as long again to resolve a doubt, and a read. `None` after that: nothing polls its future.
+    /// Waits for a commit of this execution that runs in another task. A commit takes at most twice the time
+    /// of its tries (a doubt is resolved too), and one request. `None` after that: no task polls its future.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
         let table = &core.table;
@@ -137,8 +137,8 @@ impl Execution {
         table.clock.within(longest, committed.lock()).await
     }
 
-    /// The result of a commit. It waits for nothing, because a handler whose lease is lost is dropped
-    /// at the next await.
+    /// The result of a commit. This function is not async, because a handler whose lease is lost is
+    /// dropped at the next await.
     fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), Error> {
         let fate = match ended {
             FinishResult::Stored => return Ok(()),
@@ -181,7 +181,7 @@ impl Execution {
             let command = self.finish().expire(self.inner.core.table.clock.moment());
             let end = self.conclude(command?, &mut committed).await;
             end.filter(|end| match end {
-                // What else the handler has done is unknown.
+                // The call ends with `LeaseExpired`, because it is unknown what else the handler has done.
                 End::NoAnswer(error) if error.kind() != ErrorKind::LeaseLost => {
                     self.ended_as(Ending::LEASE_EXPIRED);
                     false
@@ -196,7 +196,7 @@ impl Execution {
     }
 
     /// Resolves a commit whose future was dropped. Returns how the commits have ended the operation.
-    /// `committed` is the answer of the last one.
+    /// `committed` is the answer of the last commit.
     async fn conclude(
         &self,
         command: Command<FinishResult>,
@@ -270,7 +270,7 @@ fn no_commit(reason: NoCommit) -> Error {
     }
 }
 
-/// The error of a commit whose operation is over, and not because this commit was applied.
+/// The error of a commit whose operation has ended, but not by this commit.
 fn already_ended(ended: FinishResult) -> Error {
     match ended {
         FinishResult::Stored | FinishResult::Committed => {

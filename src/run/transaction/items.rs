@@ -99,7 +99,7 @@ impl<'a> Operation<'a> {
     }
 
     /// Two lower bounds: of the largest item or value, and of what counts for the transaction's size.
-    /// DynamoDB itself rejects what is too large and passes this check.
+    /// DynamoDB rejects an item that is too large and has passed this check.
     fn bytes(&self) -> (usize, usize) {
         let known = record::item_bytes(self.item, Bound::Lower);
         let values = self.values.into_iter().flat_map(HashMap::values);
@@ -108,7 +108,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// Checks that no two operations have the same item, and that none has the record.
+/// Checks that no two operations are about the same item, and that none is about the record.
 fn distinct(table: &Table, key: &RecordKey, items: &mut [TransactWriteItem]) -> Result<(), Error> {
     let own = record::key_item(&table.schema, key);
     let operations = items.iter_mut().filter_map(Operation::of);
@@ -117,7 +117,7 @@ fn distinct(table: &Table, key: &RecordKey, items: &mut [TransactWriteItem]) -> 
     let all: Vec<_> =
         std::iter::once((table.name.as_str(), &own, false)).chain(operations).collect();
     for (second, &(name, item, _)) in all.iter().enumerate() {
-        // The names of the table's key, if an operation has them: the whole item of a put does not show them.
+        // The table's key attributes, from an operation that is not a put: an item does not show its key.
         let key = all.iter().find(|(other, _, is_put)| !is_put && is_same_table(name, other));
         let is_same = |&(other, earlier, _): &(&str, &Item, bool)| {
             is_same_table(name, other)

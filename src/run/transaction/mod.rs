@@ -89,8 +89,8 @@ impl<T> Transaction<T> {
         Self { response, items: Vec::new(), on_condition_failed: None, nothing_executed: false }
     }
 
-    /// Creates a transaction that rejects the request. Its answer is sent and not stored, nothing is written,
-    /// and the key stays free for a corrected request. If you add items, the answer is stored.
+    /// Creates a transaction that rejects the request. The caller gets its answer, nothing is written, and the
+    /// key stays free for a corrected request. If you add items, they are written, and the answer is stored.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -125,7 +125,7 @@ impl<T> Transaction<T> {
     }
 
     /// Adds writes and condition checks, at most [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS) in
-    /// all. If an item does not set what a failed condition returns, it returns the item (`ALL_OLD`).
+    /// all. If an item does not set `ReturnValuesOnConditionCheckFailure`, the crate sets it to `ALL_OLD`.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

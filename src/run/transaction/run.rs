@@ -58,7 +58,7 @@ pub(crate) async fn run_transaction<V, E>(
         Ok(Err(panic)) if encoding.panicked(&panic) => RunOutcome::Panicked(panic, None),
         Ok(Err(panic)) => return RunOutcome::Panicked(panic, None),
     };
-    // A repeat of a completed operation gets the stored answer, whatever was prepared now.
+    // A repeat of a completed operation gets the stored answer, whatever the closure returned now.
     let found = match Caller::new(core, &call, Goal::LookUp, false) {
         Ok(mut caller) => caller.advance(Step::Start).await,
         Err(error) => Err(error.into()),

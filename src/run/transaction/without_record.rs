@@ -1,4 +1,4 @@
-//! Commits and transactions of calls that store no record: only the items.
+//! Commits and transactions of calls that store no record: only the items are written.
 
 use std::future::Future;
 
@@ -21,9 +21,9 @@ use crate::store::WriteResult;
 use crate::store::record::random_owner;
 
 impl Core {
-    /// Writes items until DynamoDB answers or the time is over. One token makes all tries one transaction. No condition
-    /// of a record rejects a delayed try. So after a try without an answer only success is certain, and any
-    /// other end is `OutcomeUnknown`. Boxed, as [`acquire`](crate::run::caller::acquire) is.
+    /// Writes items until DynamoDB answers or the time is over. One token makes all tries one transaction.
+    /// But there is no record whose condition rejects a delayed try. So once a try has no answer, the
+    /// result is success or `OutcomeUnknown`. Boxed, as [`acquire`](crate::run::caller::acquire) is.
     fn write_items<'a>(
         &'a self,
         call: &'a CallContext,

@@ -14,14 +14,14 @@ const PARAMETERS: &[u8] = b"dynamodb-idempotency/derived-key/1/parameters\0";
 /// An idempotency key for a call to another service.
 ///
 /// [`Execution::derive_key`](crate::Execution::derive_key) and [`derive_key`] create it. It is a
-/// SHA-256 and reveals nothing about its input. Send [`uuid`](Self::uuid), which is also its
-/// `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
+/// SHA-256 and does not contain its input, but a short input can be guessed. Send [`uuid`](Self::uuid),
+/// which is also its `Display`, or [`hex`](Self::hex) as the other service's `Idempotency-Key`.
 ///
 /// **How long it protects** depends on the other service. Once that service has forgotten the key
 /// (Stripe: after at least 24 hours), a later attempt makes the call again. If that can happen,
 /// look the effect up before the call. Once the [retention](crate::Policy::retention) of this
 /// operation has ended, its key starts a new operation, but with the same derived keys. If that
-/// operation should make new calls, add a date or a generation to the key or the scope.
+/// operation should make new calls, add a date or a counter to the key or the scope.
 ///
 /// ```
 /// use dynamodb_idempotency::derive_key;
@@ -38,10 +38,10 @@ pub struct DerivedKey([u8; 32]);
 
 /// Derives a key from an operation's name and parameters, for clients of idempotent services.
 ///
-/// A retry after a restart sends the same key without having stored it. Parameters are compared by
-/// their JSON value, as in [`Fingerprint`](crate::Fingerprint): the order of members does not
-/// matter, but the text of a number does. Two requests that should both happen need different
-/// parameters, such as the number of an order or a date.
+/// A client that retries after a restart derives the same key again, and need not store it.
+/// Parameters are compared by their JSON value, as in [`Fingerprint`](crate::Fingerprint): the
+/// order of members does not matter, but the text of a number does. Two requests that should both
+/// happen need different parameters, such as the number of an order or a date.
 ///
 /// ```
 /// use dynamodb_idempotency::derive_key;
@@ -71,8 +71,8 @@ pub fn derive_key<P: Serialize + ?Sized>(
 }
 
 impl DerivedKey {
-    /// Derives the key of the call `label` from the record's key only, so that it does not depend
-    /// on the attempt, the owner or the time.
+    /// Derives a key from the record's key and the label only, so that the derived key does not
+    /// depend on the attempt, the owner or the time.
     pub(crate) fn child(key: &RecordKey, label: &str) -> Self {
         Self::of(CHILD, [key.as_str().as_bytes(), label.as_bytes()])
     }

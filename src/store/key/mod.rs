@@ -112,9 +112,9 @@ impl Scope {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if the text is not an encoded scope: it has no operation,
-    /// contains a `#`, a `%` that is not part of `%25`, `%23` or `%2F`, or a mark `%t` without a
-    /// tenant.
+    /// [`ErrorKind::InvalidInput`] if the text is not an encoded scope: it has no operation, has a
+    /// `#`, has a `%` outside of `%25`, `%23`, `%2F` and a segment `%t`, or has a segment `%t`
+    /// without a tenant.
     pub fn from_encoded(encoded: &str) -> Result<Self, Error> {
         let scope = Self(encoded.to_owned());
         let mut segments = encoded.split('/');
@@ -157,7 +157,7 @@ impl Scope {
             let message = "the scope is empty: name the operation";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        // All calls without a name would share one tenant.
+        // Otherwise all calls whose tenant is the empty text would share one scope.
         let mut segments = self.0.split('/');
         while segments.any(|segment| segment == TENANT) {
             if segments.next() == Some("") {
@@ -241,8 +241,8 @@ impl RecordKey {
         Ok(Self { pk: format!("{}#", scope.0), scope_len: scope.0.len() })
     }
 
-    /// Parses the key of one of the crate's items, a record or a part of an answer; `None`
-    /// otherwise.
+    /// Parses the key of one of the crate's items, a record or a part of an answer. `None` if it is
+    /// the key of another item.
     #[cfg(feature = "admin")]
     pub(crate) fn of_item(pk: &str) -> Option<Self> {
         let (scope, key) = pk.split_once('#')?;

@@ -47,7 +47,7 @@ pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 /// A record that was read from the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// No fingerprints are compared here, so `is_same_request` is true.
+    /// Decoding compares no fingerprints, so `is_same_request` is always true here.
     pub(crate) header: Header,
     pub(crate) fingerprint: StoredFingerprint,
     /// Present in a COMPLETED record, and in a FAILED one whose failure can be replayed.
@@ -224,7 +224,7 @@ impl Fields<'_> {
     }
 }
 
-/// A record that was created and completed at the same time. A later completion has the same size.
+/// A record that was created and completed at the same time. A record completed later has this size too.
 pub(crate) const fn completed_header(
     owner: OwnerId,
     attempt: u32,

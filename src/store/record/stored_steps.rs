@@ -23,9 +23,9 @@ pub(crate) enum StoredStep {
     Unavailable,
 }
 
-/// The first byte of an encoded result, as of an [answer](crate::answer).
+/// The first byte of an encoded result. An [answer](crate::answer) that a codec wrote has the same.
 const CUSTOM: u8 = 2;
-/// The first byte of the codec's input. No answer begins with it.
+/// The first byte of the codec's input for a step. The input for an answer never begins with it.
 const STEP: u8 = b'S';
 
 impl StoredStep {
@@ -51,7 +51,7 @@ impl StoredStep {
         }
     }
 
-    /// The size in an item: name and value, and one byte each for the member and for a NULL
+    /// The size in an item: the name, the value (one byte for a NULL), and one byte for the member
     /// ("DynamoDB item sizes and formats", developer guide).
     pub(crate) fn bytes(&self, name: &str) -> usize {
         let value = match self {

@@ -60,7 +60,7 @@ impl Args {
         }
     }
 
-    /// The rows to search, each at its two bounds unless a bound is given.
+    /// The rows to search: each with two callers and with three, unless callers or faults are given.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let is_asked = |row: &&Row| self.row.as_deref().is_none_or(|name| name == row.name);
         let mut rows = Vec::new();

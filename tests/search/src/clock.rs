@@ -55,7 +55,7 @@ impl Clock {
         self.learned.get_or_insert(Learned::undated(self.local(tick)));
     }
 
-    /// Whether a clock has failed since the last response: what is stamped by it may be wrong.
+    /// Whether a clock has failed since the last response. If so, a stamp that is made now may be wrong.
     pub(crate) const fn has_failed(&self) -> bool {
         self.faults > 0
     }

@@ -21,8 +21,8 @@ const CHUNK: usize = 256;
 /// rules follows none, so that the first violation is a shortest one.
 const SAMPLE: u64 = 128;
 
-/// Each state's hash, and that of the state from which it was first reached; in shards, so that two
-/// threads seldom wait for each other.
+/// Maps each state's hash to the hash of the state from which it was first reached. The map is divided into
+/// shards, so that two threads seldom wait for each other.
 struct Seen {
     shards: Vec<Mutex<HashMap<u64, u64, BuildAsIs>>>,
 }
@@ -86,7 +86,7 @@ impl Violation {
 
 struct Level {
     states: Vec<State>,
-    /// The violation with the least hash, so that the same search finds the same.
+    /// The violation whose state has the least hash, so that each run of a search finds the same violation.
     worst: Option<(u64, &'static str)>,
 }
 
@@ -179,7 +179,7 @@ fn follow(state: &State, row: &Row, seen: &Seen, broken: &[&str], new: &mut Leve
     });
 }
 
-/// Repeats the path to the violation, because only hashes are kept.
+/// Computes the states on the path to the violation again, because only their hashes are kept.
 fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Step, State)> {
     let up = |at: &u64| seen.parent(*at).filter(|parent| *parent != 0);
     let mut way: Vec<_> = std::iter::successors(Some(last), up).collect();
@@ -198,7 +198,7 @@ fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Step, State)> {
         steps.push((step, next));
     }
     if state.violation.is_none() {
-        // The violation is in a state that follows without a fault.
+        // `liveness::fails` has found the violation, in a state that follows this one without a fault.
         liveness::fails(&state, row, &mut |step, next| steps.push((step, next.clone())));
     }
     steps

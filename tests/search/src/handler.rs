@@ -11,7 +11,7 @@ use crate::turn::{Asked, Turn};
 use dynamodb_idempotency_protocol::policy::{Failure, Lease};
 use dynamodb_idempotency_protocol::{FailureWrite, Renewal, Reply, Term};
 
-/// How many commits a handler begins, and how many steps there are in all.
+/// How many commits a handler begins at most, and how many steps an operation stores at most.
 const MOST: usize = 2;
 
 type Put<'p, 'a> = &'p mut dyn FnMut(&'static str, Turn<'a>);
@@ -53,7 +53,7 @@ pub(crate) fn steps<'a>(
     }
 }
 
-/// Whether the driver drops the handler before it polls it.
+/// Whether the driver drops the handler instead of polling it.
 fn must_stop(state: &State, execution: &Execution, seat: usize) -> bool {
     let now = state.process(seat).clock.now(state.tick);
     let is_over = execution.finish.window().is_none_or(|window| now.is_over(window.end));
@@ -97,13 +97,13 @@ impl Turn<'_> {
         }
     }
 
-    /// What a failure leaves behind under this policy. Steps are never released.
+    /// What a failure leaves in the record under this policy. A record with steps is never released.
     fn failure_write(&self, execution: &Execution) -> FailureWrite {
         let is_kept = execution.has_stepped || self.role().rules.failure.is_kept();
         if is_kept { FailureWrite::Keep } else { FailureWrite::Release }
     }
 
-    /// The handler has returned; or it has dropped its commit and returns.
+    /// The handler returns. Unless `is_plain`, the handler has dropped its commit first.
     pub(crate) fn returns(mut self, is_success: bool, is_plain: bool) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         execution.is_cut_short |= !is_plain;
@@ -124,7 +124,7 @@ impl Turn<'_> {
         self
     }
 
-    /// The handler has refused: it has done nothing.
+    /// The handler reports that it has executed nothing.
     fn declines(mut self) -> Self {
         let Some(execution) = self.execution() else { return self };
         let failure = if execution.has_stepped { FailureWrite::Keep } else { FailureWrite::Undo };
@@ -146,7 +146,7 @@ impl Turn<'_> {
         self.ends(execution, command, Asked::Finish, None)
     }
 
-    /// The handler is dropped, since its lease is over or lost.
+    /// The driver drops the handler, because its lease has expired or is lost.
     fn stop(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         self.drop_main(&mut execution);
@@ -160,7 +160,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whatever the handler waits for is dropped with it.
+    /// Drops the commit or the step that the handler waits for. Its request may still arrive.
     fn drop_main(&mut self, execution: &mut Execution) {
         match std::mem::replace(&mut execution.does, Does::Handle) {
             Does::Commit(Task::Request(request)) | Does::Step(request) => {
@@ -194,7 +194,7 @@ impl Turn<'_> {
         self
     }
 
-    /// A renewal, where there is something to be won by it.
+    /// A renewal. `None` if it would not extend the lease by a second.
     fn renews(mut self) -> Option<Self> {
         let mut execution = self.execution()?;
         let window = execution.finish.window()?;

@@ -13,7 +13,7 @@ const ROUNDS: u8 = 60;
 /// How long a lease locks the key at most, in ticks.
 const LEASE_TICKS: u8 = 4;
 
-/// Why a call does not end after this state, or the key does not become free. `note` gets each step.
+/// What fails after this state: a call does not end, or the key stays locked. `note` gets each step.
 pub(crate) fn fails(
     state: &State,
     row: &Row,
@@ -63,7 +63,7 @@ fn settle(
         if waiting.is_empty() {
             return Ok(state);
         }
-        // Time passes when all calls wait for it. Until then, those that wait stay.
+        // Time passes once all calls wait for it. Until then, a call that waits takes no step.
         let all_wait = waiting.into_iter().all(|waits| waits);
         if all_wait {
             state = state.later();

@@ -1,4 +1,4 @@
-//! Searches every state that the protocol's machines can reach, as they are shipped.
+//! Searches every state that the protocol's machines can reach. The machines are those that are shipped.
 //!
 //! `cargo run --profile search -p protocol-search` searches all rows, within bounds that CI can complete.
 //! `-- --mutants` proves that the search finds broken rules. `-- --callers 3 --faults 2 --row default
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Searches the rows that are asked for; whether nothing was violated.
+/// Searches the requested rows. Returns whether no guarantee was violated.
 fn all_hold(args: &Args) -> bool {
     println!(
         "{:<28} {:>7} {:>6} {:>10} {:>5} {:>6} {:>9}",

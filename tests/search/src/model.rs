@@ -21,7 +21,7 @@ use dynamodb_idempotency_protocol::{
     Cause, Condition, Form, Outcome, ReadResult, Resolution, WriteResult,
 };
 
-/// The callers, and one more that calls when the others have ended.
+/// The callers, and one more caller that begins when the others have ended.
 pub(crate) const SEATS: usize = MAX_CALLERS + 1;
 
 #[derive(Clone, Debug)]
@@ -123,8 +123,8 @@ impl State {
         }
     }
 
-    /// The state in which time may pass. Meanwhile, each process with a request in flight is stopped or dead,
-    /// or its network is slow. That costs one fault for each of them, once until it continues.
+    /// The state in which time can pass. Time passes during a request only if the process is stopped or dead,
+    /// or its network is slow. This is one fault for each such process, until the process continues.
     fn stall(&self) -> Option<Self> {
         let mut stalled = self.clone();
         for slot in &mut stalled.slots {
@@ -139,7 +139,7 @@ impl State {
         Some(stalled)
     }
 
-    /// One tick later. If TTL deletes, no request is delayed by more than the retention.
+    /// One tick later. In a row that `expires`, no request is delayed by a tick: the retention is shorter.
     fn older(&self, row: &Row) -> Self {
         let mut later = self.later();
         if row.expires {
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// TTL deletes what is past its retention. By then no request from before is in flight.
+    /// TTL deletes a record that is past its retention. By then, no delayed request can still arrive.
     fn expiry(&self, row: &Row, emit: &mut Emit<'_>) {
         let now = store_time(self.tick);
         let is_garbage = |record: &crate::store::Stored| record.header.is_past_retention(now);
@@ -201,9 +201,9 @@ impl State {
         outcome(wire, is_taken, found)
     }
 
-    /// Drops delayed requests that can never be applied: those that require an absent record, if there is a
-    /// record and TTL deletes none, and those that require their sender's PENDING record, if the sender can
-    /// no longer acquire the key.
+    /// Drops delayed requests that can never be applied. A request that requires an absent record is dropped
+    /// if there is a record and TTL does not delete it. A request that requires its sender's PENDING record
+    /// is dropped if the sender neither holds the key nor can still acquire it.
     pub(crate) fn drop_dead_copies(&mut self, row: &Row) {
         if self.store.late.is_empty() {
             return;
@@ -363,12 +363,12 @@ fn asks_for_none(wire: &Wire) -> bool {
     matches!(wire, Wire::Write(write) if write.0.condition == Condition::absent())
 }
 
-/// Whether it would make the record the sender's PENDING one.
+/// Whether the request would make the record PENDING, owned by the sender.
 fn takes_key(wire: &Wire) -> bool {
     matches!(wire, Wire::Write(write) if write.0.record.state.lease_expires_at().is_some())
 }
 
-/// Whether it requires the sender's PENDING record.
+/// Whether the request requires the sender's PENDING record.
 fn requires_holder(wire: &Wire, sender: &OwnerId) -> bool {
     match wire {
         Wire::Read { .. } => false,

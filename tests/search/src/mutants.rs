@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::explore::search;
 use crate::rows;
 
-/// What is broken, the row that is searched for it, and with how many callers and faults.
+/// Rules that are broken together, the row whose search must find that, and its callers and faults.
 struct Broken {
     mutants: &'static [&'static str],
     row: &'static str,
@@ -56,7 +56,7 @@ const ALL: &[Broken] = &[
     broken(&["UnknownIsRefused"], "default", (2, 1)),
 ];
 
-/// Looks for each; whether all were found.
+/// Searches for each of them. Returns whether all were found.
 pub(crate) fn all_are_found() -> bool {
     let mut survivors = 0;
     for Broken { mutants, row, bound: (callers, faults) } in ALL {

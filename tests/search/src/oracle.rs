@@ -1,4 +1,4 @@
-//! Checks the guarantees by the table and by the results of calls, never by a machine's state.
+//! Checks the guarantees by the table and by what the machines return, never by their private state.
 
 use std::hash::Hash;
 
@@ -13,22 +13,22 @@ use dynamodb_idempotency_protocol::{
     Window, WriteResult,
 };
 
-/// What has happened to the key since its record exists.
+/// What has happened to the key since its record was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
-    /// The callers whose effects were applied, one bit each, and how many.
+    /// The callers whose effects were applied, one bit each, and the number of applied effects.
     applied: u8,
     effects: u8,
     /// The attempt of the execution that began last.
     attempt: u32,
-    /// How many handlers that do not commit have returned their answer.
+    /// How many handlers have succeeded without a commit.
     pub(crate) successes: u8,
     /// An owner has outlived its lease, could not confirm its completion, or ran without a record.
     pub(crate) excused: bool,
 }
 
 impl Ledger {
-    /// The record was deleted, with everything that it kept.
+    /// The record was deleted, or replaced after its retention.
     pub(crate) fn reset(&mut self) {
         *self = Self { applied: self.applied, ..Self::default() };
     }
@@ -65,7 +65,7 @@ impl State {
             self.violate("a key that was released is locked again");
         }
         let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
-        // Not promised: a clock jumps forward, and the process ends within the round trip that takes the key.
+        // Not promised: a clock jumps forward, and the process ends before it corrects the lease.
         let has_jumped = matches!(wire, Wire::Write(write) if write.1);
         if lock.is_some_and(|lock| lock > most_locked(row)) && !has_jumped {
             self.violate("a key is locked for longer than a lease");
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// Whether a write may change this record.
+    /// Checks that the sender of a write was allowed to change this record.
     fn check_change(&mut self, row: &Row, seat: usize, before: &Stored, after: &Stored) {
         let (now, sender) = (store_time(self.tick), sender(row, seat));
         let role = row.roles[seat.min(MAX_CALLERS - 1)];
@@ -160,7 +160,7 @@ impl State {
         }
     }
 
-    /// A call ends that has run no handler.
+    /// The end of a call that has run no handler.
     pub(crate) fn returned(
         &mut self,
         row: &Row,
@@ -196,7 +196,7 @@ impl State {
         Fate::default()
     }
 
-    /// Why a call is rejected.
+    /// Checks the reason with which a call is rejected.
     fn check_reason(&mut self, row: &Row, acquiring: &Acquiring, reason: Reason) {
         let shown = acquiring.shown;
         match reason {
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// A replayed answer is the stored one.
+    /// Checks that a replayed answer is the stored one.
     fn check_replay(&mut self, row: &Row, acquiring: &Acquiring, reply: Option<&Reply>) {
         let stale = reply.and_then(|reply| match &reply.outcome {
             Outcome::Read(ReadResult::Stale(record)) => record.as_ref(),
@@ -258,7 +258,7 @@ impl State {
         }
     }
 
-    /// A call ends whose handler has run.
+    /// The end of a call whose handler has run.
     pub(crate) fn ended(
         &mut self,
         row: &Row,
@@ -307,8 +307,8 @@ impl State {
         Fate::default()
     }
 
-    /// A handler runs under the lease of its record. A transaction in doubt of another call may have moved
-    /// the end by some milliseconds, and a renewal by more.
+    /// Checks that a handler runs under the lease of its record. Another call with a transaction in doubt may
+    /// have moved the end by some milliseconds. A renewal moves it by more, so rows with renewals are exempt.
     fn check_leases(&mut self, row: &Row) {
         let Some(Stored { header, .. }) = &self.store.record else { return };
         let (owner, ends) = (header.owner, header.state.lease_expires_at());
@@ -330,7 +330,7 @@ impl State {
         }
     }
 
-    /// What holds in every state.
+    /// Checks what holds in every state.
     pub(crate) fn check(&mut self, row: &Row) {
         let now = store_time(self.tick);
         self.check_leases(row);
@@ -355,7 +355,7 @@ impl State {
     }
 }
 
-/// How many responses in a row have to be lost before a call may report an unknown outcome.
+/// After how many consecutive replies, none of them definite, a call is allowed to report an unknown outcome.
 pub(crate) const MAX_UNHEARD: u8 = 2;
 
 pub(crate) fn is_definite(outcome: &Outcome) -> bool {
@@ -377,8 +377,8 @@ fn is_same_completion(before: &Stored, after: &Stored) -> bool {
         && before.request == after.request
 }
 
-/// Whether the record is another version with the same meaning, so that a delayed transaction is
-/// rejected.
+/// Whether `after` has the same meaning as `before`. A call can write such a version to make DynamoDB reject
+/// its delayed transaction.
 fn means_the_same(before: &Stored, after: &Stored) -> bool {
     let (old, new) = (&before.header, &after.header);
     let is_alike = before.request == after.request

@@ -1,4 +1,4 @@
-//! A process: a caller with its clocks, which acquires the key or runs its handler.
+//! A process: one caller with its clocks. The caller acquires the key, and then runs its handler.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,7 +13,7 @@ use dynamodb_idempotency_protocol::{Acquisition, Finish, Outcome, Rules};
 pub(crate) struct Process {
     pub(crate) clock: Clock,
     pub(crate) phase: Phase,
-    /// Time has passed while it had a request in flight, and it has not continued since.
+    /// Time has passed while the process had a request in flight, and the process has not continued since.
     pub(crate) is_stalled: bool,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Acquiring {
 /// What the responses have shown a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shown {
-    /// Another owner was running, at any time.
+    /// A response has shown another owner with a live lease. A stale read does not count.
     pub(crate) another_at_work: bool,
-    /// By the last response, the handler must not run without a record.
+    /// The record that was shown last forbids the handler to run without a record.
     pub(crate) must_not_run: bool,
-    /// How many responses in a row were lost.
+    /// How many replies in a row were not definite (`is_definite`), for example lost or throttled.
     pub(crate) unheard: u8,
     /// The last response was a stale read.
     pub(crate) stale: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Request {
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
     pub(crate) is_in_doubt: bool,
-    /// `None` without a response.
+    /// `None` without a response, or without a `Date` in it.
     pub(crate) date: Option<Timestamp>,
 }
 
@@ -112,12 +112,12 @@ pub(crate) enum Does {
     Finish(Task),
 }
 
-/// What the oracle needs of a call that has ended.
+/// What the oracle needs to know about a call that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Fate {
     /// It has reported that none of its effects was applied, and none will be.
     pub(crate) has_no_effect: bool,
-    /// It has released its key.
+    /// It has run no handler, and its last reply was definite, so it must not hold the key any more.
     pub(crate) holds_nothing: bool,
     /// It is the last caller, and has reported that the operation is in progress.
     pub(crate) is_locked_out: bool,

@@ -18,7 +18,7 @@ const TOLERANCE: Duration = Duration::from_secs(1);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A tick and a half.
+/// The limit of waits, requests and completions: a tick and a half.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The error of a wrong clock, in ms.
@@ -48,7 +48,7 @@ pub(crate) struct Role {
     pub(crate) work: Work,
     pub(crate) rules: Rules,
     pub(crate) first: FirstRequest,
-    /// How long after its start its deadline is.
+    /// How long after the start of the call its deadline is.
     pub(crate) deadline: Option<Duration>,
     /// Which request it makes.
     pub(crate) request: u8,
@@ -68,11 +68,11 @@ pub(crate) struct Row {
     pub(crate) ticks: u8,
     /// Whether clocks fail.
     pub(crate) clocks_fail: bool,
-    /// Whether the store deletes what is past its retention.
+    /// Whether TTL deletes a record that is past its retention.
     pub(crate) expires: bool,
     /// Whether responses have a `Date`.
     pub(crate) has_dates: bool,
-    /// How many faults are searched whole in CI with two callers, and with three.
+    /// How many faults CI searches completely: with two callers, and with three.
     pub(crate) bound: (u8, u8),
 }
 
@@ -148,7 +148,7 @@ const fn row(name: &'static str, role: Role) -> Row {
     Row { name, roles: [role; MAX_CALLERS], ..ROW }
 }
 
-/// A row with so many states that CI has time for two faults with two callers, and for no fault with three.
+/// A row with many states. CI has time for only two faults with two callers, and for no fault with three.
 const fn heavy(name: &'static str, role: Role) -> Row {
     Row { bound: (2, 0), ..row(name, role) }
 }
@@ -158,7 +158,7 @@ const fn heaviest(name: &'static str, role: Role) -> Row {
     Row { bound: (1, 0), ..row(name, role) }
 }
 
-/// For leases that are over after two ticks.
+/// A row with one more tick, for leases that expire after two ticks.
 const fn long(row: &Row) -> Row {
     Row { ticks: 4, ..*row }
 }
@@ -186,7 +186,7 @@ const CONSISTENT: FirstRequest = FirstRequest::ConsistentRead;
 
 const TRANSACT_AGAIN: Role = Role { work: Work::Transact, ..with(AGAIN) };
 
-/// Together they take a few minutes.
+/// The rows. CI searches all of them in a few minutes.
 pub(crate) const ALL: &[Row] = &[
     row("default", RUN),
     row("retain", with(keeping(Failure::Retain { max_attempts: 2 }))),

@@ -1,8 +1,8 @@
 //! Broken rules, which the search must find.
 //!
-//! The machines have no switches. `sabotage.patch` adds them to a copy of the crate, in which this
-//! program is built again and searches for each broken rule. A patch that no longer applies fails
-//! the run: fix it together with the change that moved the code.
+//! The machines have no switches that break a rule. `sabotage.patch` adds switches to a copy of the machines
+//! and of this program. The copy is built, and searches for each broken rule. A patch that no longer
+//! applies fails the run. Fix the patch together with the change that moved the code.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) fn is_broken(name: &str) -> bool {
     BROKEN.get().contains(&name)
 }
 
-/// Builds the copy, and runs it. Whether it found every broken rule.
+/// Builds the copy and runs it. Returns whether the copy found every broken rule.
 pub(crate) fn run_in_copy() -> io::Result<bool> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let copy = workspace.join("target/sabotage");
@@ -40,14 +40,14 @@ pub(crate) fn run_in_copy() -> io::Result<bool> {
     }
     fs::write(copy.join("Cargo.toml"), manifest(&workspace)?)?;
     let patch = workspace.join("tests/search/sabotage.patch");
-    // Keeps git from finding the repository around this folder, in which it may skip ignored paths.
+    // Git must not find the repository around this folder: git may skip paths that a repository ignores.
     let mut git = Command::new("git");
     git.arg("apply")
         .arg(patch)
         .current_dir(&copy)
         .env_remove("GIT_DIR")
         .env("GIT_CEILING_DIRECTORIES", workspace.join("target"));
-    // Without the switches, the copy would copy itself again.
+    // An unpatched copy would copy itself again.
     let is_patched = succeeds(git.status()?) && copy.join("crates/protocol/src/mutant.rs").exists();
     if !is_patched {
         return Err(io::Error::other("tests/search/sabotage.patch does not apply: fix it"));

@@ -8,7 +8,7 @@ use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::time::Timestamp;
 use dynamodb_idempotency_protocol::{Header, Outcome, ReadResult, State, Write, WriteResult};
 
-/// The record in the table, with its request. Each caller compares that with its own request.
+/// The record in the table, with its request. Each caller compares the record's request with its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     pub(crate) header: Header,
@@ -43,8 +43,8 @@ pub(crate) enum Wire {
     Step(usize),
 }
 
-/// A [`Write`], and whether a clock had failed when it was stamped. Always `false` for a renewal.
-/// Ordered, because the delayed ones are sorted.
+/// A [`Write`], and whether a clock had failed when it was stamped. The flag is always `false` for a renewal.
+/// Writes have an order, because the delayed requests are kept sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WireWrite(pub(crate) Write, pub(crate) bool);
 
@@ -65,7 +65,7 @@ impl Wire {
         Self::Write(Arc::new(WireWrite(write, clock.has_failed())))
     }
 
-    /// The renewal of a lease, which no clock makes too long.
+    /// A renewal. No wrong clock makes the renewed lease too long.
     pub(crate) fn renewal(write: Write) -> Self {
         Self::Write(Arc::new(WireWrite(write, false)))
     }

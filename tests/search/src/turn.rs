@@ -90,7 +90,7 @@ impl<'a> Turn<'a> {
         self.asks(|machine, now| machine.resolved(now, resolution))
     }
 
-    /// Whether there is an answer to store without the items of a transaction.
+    /// The reply to [`Next::AnswerForFailedCondition`]: whether an answer without the items exists.
     pub(crate) fn instead(self, there_is: bool) -> Self {
         self.asks(|machine, now| {
             if !there_is {
@@ -248,7 +248,7 @@ impl<'a> Turn<'a> {
         self.drop_request(renewal);
     }
 
-    /// The handler was stopped, and no commit has ended the operation before.
+    /// The handler was stopped, and before that, no commit had ended the operation.
     pub(crate) fn leaves_as_it_is(mut self, mut execution: Execution) -> Self {
         self.give_up_renewal(&mut execution);
         self.state.ledger.excused = true;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// What stands between the crate and `infra/`, whose tests hold both templates against it.
+/// The contract between the crate and `infra/`. The tests of `infra/` compare both templates with it.
 pub static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../infra/contract.json")).expect("it is JSON")
 });
@@ -15,15 +15,15 @@ pub static GRANTED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     serde_json::from_value(CONTRACT["actions"].clone()).expect("it is a list of names")
 });
 
-/// What `create_table` sends, which no function needs.
+/// The operations of `create_table`, which no function needs.
 const SET_UP: [&str; 3] = ["CreateTable", "DescribeTable", "UpdateTimeToLive"];
 
 /// One request, or the record's part in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
-    /// As policies call it: `dynamodb:PutItem`.
+    /// Its name in IAM policies: `dynamodb:PutItem`.
     pub action: String,
-    /// The value of the partition key, where the request is about one item.
+    /// The value of the partition key, if the request is about one item.
     pub leading_key: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl Access {
         Self::to_item(&format!("{kind}Item"), item)
     }
 
-    /// A function of `infra/` would be denied anything else.
+    /// Whether a function of `infra/`, or `create_table`, has this permission.
     pub(crate) fn is_granted(&self) -> bool {
         GRANTED.contains(&self.action)
             || SET_UP.iter().any(|operation| self.action == format!("dynamodb:{operation}"))

@@ -5,12 +5,12 @@ use aws_sdk_dynamodb::types::{ConditionCheck, Delete, Put, TransactWriteItem, Up
 use super::Store;
 use super::raw::{self, Item, key, n};
 
-/// Adds one to the count of a row: twice, if it is applied twice.
+/// Adds one to the count of a row, so the count shows how often it was applied.
 pub fn count(table: &str, row: &str) -> TransactWriteItem {
     update(adding(table, row, 1))
 }
 
-/// Takes `amount` from a row that must hold as much.
+/// Takes `amount` from a row, which must hold at least as much.
 pub fn debit(table: &str, row: &str, amount: i64) -> TransactWriteItem {
     let debit = adding(table, row, -amount)
         .condition_expression("#count >= :amount")
@@ -46,7 +46,7 @@ pub fn delete(table: &str, row: &str) -> TransactWriteItem {
     TransactWriteItem::builder().delete(delete.expect("it is whole")).build()
 }
 
-/// The row must be there.
+/// Requires that the row exists.
 pub fn check(table: &str, row: &str) -> TransactWriteItem {
     let check = ConditionCheck::builder()
         .table_name(table)
@@ -62,12 +62,12 @@ pub fn row(pk: &str, text: &str) -> Item {
 }
 
 impl Store {
-    /// How often a row was counted.
+    /// The count of a row; 0 if the row is absent.
     pub async fn counted(&self, row: &str) -> i64 {
         self.item(row).await.map_or(0, |item| raw::number(&item, "count"))
     }
 
-    /// Makes a row that holds `amount`.
+    /// Writes a row that holds `amount`.
     pub async fn deposit(&self, row: &str, amount: i64) {
         self.put(raw::with(key(row), "count", n(amount))).await;
     }

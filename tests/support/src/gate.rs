@@ -1,4 +1,4 @@
-//! A point that tasks stop at.
+//! A gate at which tasks wait.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
-/// A closed gate: a task that reaches it waits until it is opened. A clone is the same gate.
+/// A closed gate: a task that reaches the gate waits until a test opens it. A clone is the same gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     arrived: Arc<Semaphore>,
@@ -25,7 +25,7 @@ impl Gate {
         patiently("the opening of a gate", self.pass_at_last()).await;
     }
 
-    /// As [`pass`](Self::pass), for however long it takes.
+    /// As [`pass`](Self::pass), without a time limit.
     pub async fn pass_at_last(&self) {
         self.arrived.add_permits(1);
         let mut opened = self.opened.subscribe();
@@ -43,13 +43,13 @@ impl Gate {
         arrival.expect("the gate is still there").forget();
     }
 
-    /// Lets all pass, those that come later too.
+    /// Lets all tasks pass, also those that arrive later.
     pub fn open(&self) {
         self.opened.send_replace(true);
     }
 }
 
-/// Waits for what must come; a test fails rather than hangs.
+/// Waits for a future that must complete. If it does not, the test fails instead of hanging.
 pub async fn patiently<F: Future>(what: &str, future: F) -> F::Output {
     let awaited = tokio::time::timeout(Duration::from_secs(300), future).await;
     awaited.unwrap_or_else(|_| panic!("waited five minutes for {what}"))

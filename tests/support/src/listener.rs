@@ -19,11 +19,11 @@ pub type Fields = BTreeMap<String, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// The module that says it.
+    /// The module that emitted the event.
     pub target: &'static str,
     pub level: Level,
     pub fields: Fields,
-    /// The spans around it, the innermost first.
+    /// The ids of the spans around it, the innermost first.
     pub inside: Vec<u64>,
 }
 
@@ -43,7 +43,7 @@ struct State {
     events: Vec<Heard>,
 }
 
-/// Listens on the thread that it was made on, until it is dropped.
+/// Listens on the thread that created it, until it is dropped.
 #[allow(missing_debug_implementations, reason = "`LocalRecorderGuard` has no Debug")]
 pub struct Listener {
     state: Arc<Mutex<State>>,
@@ -57,7 +57,7 @@ impl Listener {
         keep_interested();
         let state = Arc::<Mutex<State>>::default();
         let subscriber = Registry::default().with(Ears(Arc::clone(&state)));
-        // The guard borrows its recorder; a test's few bytes stay.
+        // The guard borrows the recorder, so each test leaks one: a few bytes.
         let recorder: &'static DebuggingRecorder = Box::leak(Box::default());
         Self {
             state,
@@ -71,7 +71,7 @@ impl Listener {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// The fields of the crate's spans, in the order in which they began; with their ids.
+    /// The ids and fields of the crate's spans, in the order in which the spans began.
     pub fn spans(&self) -> Vec<(u64, Fields)> {
         let state = self.state();
         let ours = state.spans.iter().filter(|(_, name, _)| *name == "idempotency");
@@ -86,7 +86,7 @@ impl Listener {
         self.events().into_iter().filter(|event| event.message() == message).collect()
     }
 
-    /// All that the crate has emitted since the last call, in any form.
+    /// All events, spans and metrics that the crate has emitted since the last call of this method.
     pub fn words(&self) -> String {
         let metrics = self.metrics();
         let mut state = self.state();
@@ -97,7 +97,7 @@ impl Listener {
         format!("{events:?}\n{spans:?}\n{metrics:?}")
     }
 
-    /// The metrics since the last time.
+    /// The metrics since the last call of this method.
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         for (key, _, _, value) in self.metrics.snapshot().into_vec() {
@@ -154,7 +154,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Ears {
         let mut fields = Visitor::default();
         values.record(&mut fields);
         let mut state = self.state();
-        // The registry gives the ids of closed spans again.
+        // The registry reuses the ids of closed spans, so the last span with this id is the open one.
         let span = state.spans.iter_mut().rev().find(|(span, ..)| *span == id.into_u64());
         span.expect("it has begun").2.extend(fields.0);
     }

@@ -11,7 +11,7 @@ use super::made_up_time;
 /// The system's clock plus an offset; a clone is the same clock.
 #[derive(Clone, Debug, Default)]
 pub struct LocalClock {
-    /// In ms.
+    /// How far the wall clock is ahead, in ms.
     ahead: Arc<AtomicI64>,
     stopped: Arc<OnceLock<SystemTime>>,
     /// How far the monotonic clock is ahead of the system's, in ms.
@@ -31,7 +31,7 @@ impl LocalClock {
         self.ahead.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
-    /// Lets the monotonic clock alone go on by `seconds`.
+    /// Advances only the monotonic clock, by `seconds`.
     pub fn live(&self, seconds: i64) {
         self.lived.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
@@ -41,7 +41,7 @@ impl LocalClock {
         self.lived.load(Ordering::SeqCst)
     }
 
-    /// Stops the clock at the current time.
+    /// Stops the wall clock at its current time.
     pub fn stop(&self) {
         let now = self.now();
         self.stopped.get_or_init(|| now);

@@ -24,12 +24,12 @@ thread_local! {
 }
 
 fn begun() -> Option<Begun> {
-    // A thread may run one test after the other.
+    // A thread can run several tests, one after the other.
     let runtime = Handle::try_current().ok()?.id();
     BEGUN.get().filter(|begun| begun.runtime == runtime)
 }
 
-/// From here on this test's time is made up, if it has one thread.
+/// Simulates the time of this test from now on, if its runtime has one thread.
 pub fn begin() {
     let runtime = Handle::current();
     if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread && begun().is_none() {
@@ -39,7 +39,7 @@ pub fn begin() {
     }
 }
 
-/// From here on time passes as it does outside, for what comes to other sockets.
+/// Returns to real time, for a test that waits for other sockets than the store's.
 pub fn end() {
     if begun().is_some() {
         BEGUN.set(None);
@@ -51,7 +51,7 @@ pub(crate) fn is_made_up() -> bool {
     begun().is_some()
 }
 
-/// The wall clock of everybody whose clock is right.
+/// The time of a correct wall clock.
 pub fn now() -> SystemTime {
     begun().map_or_else(SystemTime::now, |begun| begun.wall + begun.start.elapsed())
 }

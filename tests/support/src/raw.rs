@@ -1,4 +1,4 @@
-//! Records by hand, with the names, types and units of `docs/protocol.md`.
+//! Builds records by hand, with the names, types and units of `docs/protocol.md`.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 pub type Item = HashMap<String, AttributeValue>;
 
-/// The owner of the records planted here.
+/// The owner of the records that this module builds.
 pub const OTHER_OWNER: &str = "00000000000000000000000000000000";
 
 /// An owner that is not [`OTHER_OWNER`].
@@ -54,7 +54,7 @@ pub fn pending(pk: &str) -> Item {
     item
 }
 
-/// An abandoned record without a payload, whose lease expired a minute ago.
+/// An abandoned record without a payload. Its lease expired a minute ago.
 pub fn abandoned(pk: &str) -> Item {
     with(pending(pk), "lease_expires_at", n(now() - 60_000))
 }

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use super::raw::{Item, key};
 use super::{LocalClock, Wire, made_up_time};
 
-/// What requests may take: in a race, those at a gate wait for the last to arrive.
+/// The time limit of requests. In a race, the requests at a gate wait until the last one arrives.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One caller's connection: its network, its clock, and whether its SDK retries.
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct Link {
     pub wire: Wire,
     pub clock: LocalClock,
-    /// Where it is not the SDK's own number.
+    /// How often the SDK sends a request; `None` for its default.
     tries: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Link {
         Self { clock, ..self }
     }
 
-    /// A caller of the future: `seconds` have passed since the others' present.
+    /// The connection of a later caller, for which `seconds` more have passed than for the others.
     pub fn later(seconds: i64) -> Self {
         let link = Self::default();
         link.let_pass(seconds);
@@ -76,17 +76,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a table with the default schema. Time is [made up](super::made_up_time) from here on.
+    /// Creates a table with the default schema. Time is [simulated](super::made_up_time) from now on.
     pub async fn open() -> Self {
         Self::with_schema(TableSchema::default()).await
     }
 
-    /// As [`open`](Self::open) for a test with other sockets than the store's, which take real time.
+    /// As [`open`](Self::open), but in real time, for a test that uses other sockets than the store's.
     pub async fn open_in_real_time() -> Self {
         Self::on_engine(TableSchema::default()).await.with_table().await
     }
 
-    /// As [`open`](Self::open) with this schema, which [`builder`](Self::builder) then uses.
+    /// As [`open`](Self::open), but with this schema, which [`builder`](Self::builder) uses too.
     pub async fn with_schema(schema: TableSchema) -> Self {
         Self::without_table(schema).await.with_table().await
     }
@@ -112,7 +112,7 @@ impl Store {
         Self { endpoint, table: unique_name(), schema, raw }
     }
 
-    /// A table that another process has made.
+    /// A table that another process has created.
     pub fn existing(endpoint: &str, table: &str) -> Self {
         let raw = client(endpoint, &Link::default());
         let (endpoint, table) = (endpoint.to_owned(), table.to_owned());
@@ -137,13 +137,13 @@ impl Store {
         self.builder(link).build().expect("the settings are right")
     }
 
-    /// As [`builder`](Self::builder), of a process whose first request is still to come.
+    /// As [`builder`](Self::builder), in a process that has sent no request yet.
     pub fn starting(&self, link: &Link) -> Builder {
         self.builder(link).knows_time(false)
     }
 
-    /// A caller on this connection, with choices, in a process that has heard of the store before; a busy
-    /// machine may take its time.
+    /// A builder of a caller on this connection, in a process that has learned the store's time. Requests
+    /// have a long time limit, for busy machines.
     pub fn builder(&self, link: &Link) -> Builder {
         link.wire.grant_no_more();
         let clock = link.clock.clone();
@@ -176,7 +176,7 @@ impl Store {
         get.consistent_read(true).send().await.expect("the store is there").item
     }
 
-    /// The raw item with this `pk`, which must be there.
+    /// The raw item with this `pk`, which must exist.
     pub async fn record(&self, pk: &str) -> Item {
         self.item(pk).await.unwrap_or_else(|| panic!("there is no record {pk}"))
     }
@@ -213,13 +213,13 @@ async fn embedded() -> String {
     format!("http://{address}")
 }
 
-/// Whether the SDK retries as it does from 2026 on; `cargo xtask test` has it both ways.
+/// Whether the SDK uses its retry rules of 2026. `cargo xtask test` tests with and without them.
 fn has_new_retries() -> bool {
     std::env::var("AWS_NEW_RETRIES_2026").is_ok_and(|set| set.eq_ignore_ascii_case("true"))
 }
 
-/// The SDK's retries before and after that, as `aws-config` and the client set them for DynamoDB; but
-/// hardly a wait after a throttling.
+/// The retries that `aws-config` and the client set for DynamoDB, by the old or the new rules, but
+/// with almost no wait after throttling.
 fn retries() -> RetryConfig {
     let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(1));
     if !has_new_retries() {
@@ -241,10 +241,10 @@ fn client(endpoint: &str, link: &Link) -> Client {
         .http_client(link.wire.clone())
         .time_source(link.clock.clone())
         .retry_config(retries)
-        // Hundreds of callers at once take their time on a busy machine.
+        // On a busy machine, hundreds of concurrent callers connect slowly.
         .timeout_config(TimeoutConfig::builder().connect_timeout(PATIENCE).build())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        // Or else the failures of one test would use up the retries of another.
+        // Otherwise the failures of one test would use up the retries of another.
         .retry_partition(RetryPartition::new(unique_name()));
     Client::from_conf(config.build())
 }

@@ -20,7 +20,7 @@ use super::made_up_time::{self, Standstill};
 /// What the wire does with one request.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Brings it to the store, and the answer back.
+    /// Sends it to the store, and returns the response.
     Deliver,
     /// Nothing is sent; the caller sees a broken connection.
     LoseRequest,
@@ -33,7 +33,7 @@ pub enum Act {
     Cancel(&'static [&'static str]),
     /// Sends it when the gate opens.
     HoldRequest(Gate),
-    /// Sends it at once; its answer comes when the gate opens.
+    /// Sends it at once; its response arrives when the gate opens.
     HoldResponse(Gate),
     /// The caller sees a time-out at once; the store gets the request when the gate opens, and
     /// [`Wire::late_arrivals`] counts it once it is executed.
@@ -45,7 +45,7 @@ impl Act {
     pub const SERVER_ERROR: Self = Self::Answer(500, "InternalServerError");
 }
 
-/// One caller's wire; a clone is the same wire. Operations are called as DynamoDB calls them:
+/// One caller's wire; a clone is the same wire. Operations have the names that DynamoDB gives them:
 /// `PutItem`, `UpdateItem` …
 #[derive(Clone, Debug)]
 pub struct Wire {
@@ -66,16 +66,16 @@ struct State {
     date_shift: i64,
     no_date: bool,
     dies: Option<Death>,
-    /// What reads and writes have consumed so far, once it is measured.
+    /// The units that reads and writes have consumed since [`Wire::measure`].
     consumed: Option<(f64, f64)>,
 }
 
-/// Where the process ends, without a word.
+/// The point at which the process aborts.
 #[derive(Clone, Copy, Debug)]
 pub struct Death {
     /// The request, counted from 1.
     pub request: usize,
-    /// Once the store has executed it, rather than before it is sent.
+    /// Whether the store executes the request first. Otherwise it is not sent.
     pub executed: bool,
 }
 
@@ -90,27 +90,27 @@ impl Default for Wire {
 }
 
 impl Wire {
-    /// Does this with the next request of the operation that has no instruction yet, once.
+    /// Applies `act` once, to the next request of the operation for which no act is queued yet.
     pub fn next(&self, operation: &'static str, act: Act) {
         self.state().once.entry(operation).or_default().push_back(act);
     }
 
-    /// Does this with every request of the operation that [`next`](Self::next) says nothing of.
+    /// Applies `act` to each request of the operation for which [`next`](Self::next) has queued no act.
     pub fn every(&self, operation: &'static str, act: Act) {
         self.state().rules.insert(operation, act);
     }
 
-    /// Does this with every request of any operation, until [`up`](Self::up).
+    /// Applies `act` to each request of any operation, unless an act is queued, until [`up`](Self::up).
     pub fn down(&self, act: Act) {
         self.state().down = Some(act);
     }
 
-    /// Does this with every request about a part of an answer, until [`up`](Self::up).
+    /// Applies `act` to each request about a part of an answer, until [`up`](Self::up).
     pub fn parts(&self, act: Act) {
         self.state().parts = Some(act);
     }
 
-    /// Ends what [`down`](Self::down) and [`every`](Self::every) began.
+    /// Ends what [`down`](Self::down), [`parts`](Self::parts) and [`every`](Self::every) began.
     pub fn up(&self) {
         let mut state = self.state();
         state.down = None;
@@ -118,17 +118,17 @@ impl Wire {
         state.rules.clear();
     }
 
-    /// From now on, responses say a time that is `seconds` more.
+    /// From now on, the `Date` of responses is `seconds` later.
     pub fn shift_date(&self, seconds: i64) {
         self.state().date_shift += seconds;
     }
 
-    /// Ends this very process, at this request.
+    /// Aborts this process at a request.
     pub fn die_at(&self, death: Death) {
         self.state().dies = Some(death);
     }
 
-    /// Ends the process if this is its moment.
+    /// Aborts the process if [`die_at`](Self::die_at) has chosen this point.
     fn die(&self, executed: bool) {
         let state = self.state();
         let is_now = |death: Death| death.request == state.sent.len() && death.executed == executed;
@@ -137,7 +137,7 @@ impl Wire {
         }
     }
 
-    /// From now on, adds up the capacity units that the store says it has consumed.
+    /// From now on, adds up the capacity units that the responses report.
     pub fn measure(&self) {
         self.state().consumed = Some((0.0, 0.0));
     }
@@ -149,7 +149,7 @@ impl Wire {
     }
 
     /// The read and the write units since [`measure`](Self::measure). Local engines report no units for a
-    /// rejected write, so these are computed from the existing item, as DynamoDB does.
+    /// rejected write, so the units of such a write are computed from the existing item, as DynamoDB does.
     pub fn units(&self) -> (f64, f64) {
         self.state().consumed.expect("it is measured")
     }
@@ -159,7 +159,7 @@ impl Wire {
         self.state().no_date = true;
     }
 
-    /// The operations of all requests in order, the lost ones and the SDK's retries too.
+    /// The operations of all requests in order, including lost requests and the SDK's retries.
     pub fn requests(&self) -> Vec<String> {
         self.state().sent.clone()
     }
@@ -169,7 +169,7 @@ impl Wire {
         self.state().sent.iter().filter(|sent| *sent == operation).count()
     }
 
-    /// Waits until there were so many requests of one operation.
+    /// Waits until there were at least `requests` requests of one operation.
     pub async fn sent(&self, operation: &str, requests: usize) {
         let sent = async {
             while self.count(operation) < requests {
@@ -179,12 +179,12 @@ impl Wire {
         patiently("requests on a wire", sent).await;
     }
 
-    /// From now on, a request that a function is not granted fails the test.
+    /// From now on, a request for which a function has no permission fails the test.
     pub(crate) fn grant_no_more(&self) {
         self.state().is_the_crates = true;
     }
 
-    /// What the requests asked IAM for.
+    /// The permissions that the requests needed.
     pub fn accesses(&self) -> BTreeSet<Access> {
         self.state().accesses.clone()
     }
@@ -212,7 +212,7 @@ impl Wire {
         assert!(is_granted, "infra/contract.json does not grant {access:?}");
     }
 
-    /// Notes a request down and says what to do with it.
+    /// Records a request, and returns what happens to it.
     fn take(&self, operation: &str, access: &Access) -> Act {
         let mut state = self.state();
         state.sent.push(operation.to_owned());
@@ -228,7 +228,7 @@ impl Wire {
         rule.cloned().unwrap_or(Act::Deliver)
     }
 
-    /// DynamoDB's answer to a request that was signed more than five minutes before or after its own time.
+    /// DynamoDB's response if the time of the signature differs by more than five minutes from DynamoDB's.
     /// Neither engine checks that. The SDK corrects the signature and sends the same body again; the
     /// denied try is not counted.
     fn denied(&self, request: &HttpRequest) -> Option<HttpResponse> {
@@ -322,7 +322,7 @@ impl Connector {
                 Err(timeout())
             }
             Act::Answer(status, code) => {
-                // As on a network, others have their turn until it is there.
+                // As on a network, other tasks run before the response arrives.
                 tokio::task::yield_now().await;
                 Ok(answer(status, code))
             }
@@ -369,7 +369,7 @@ impl Connector {
 }
 
 impl Connector {
-    /// Adds what the store says it has consumed.
+    /// Adds the capacity units that the response reports.
     fn consume(&self, response: &HttpResponse, is_read: bool) {
         let body = response.body().bytes().expect("it is in memory");
         let members: serde_json::Value = serde_json::from_slice(body).expect("it is JSON");
@@ -426,7 +426,7 @@ fn value_bytes(value: &serde_json::Value) -> usize {
     }
 }
 
-/// The same request, which asks for its consumption. No engine minds the signature.
+/// The same request with `ReturnConsumedCapacity`. No engine checks the signature, which is then wrong.
 fn measured(mut request: HttpRequest) -> HttpRequest {
     let body = request.body().bytes().expect("it is in memory");
     let mut asking = br#"{"ReturnConsumedCapacity":"TOTAL","#.to_vec();

@@ -76,12 +76,12 @@ pub fn handlers<T: Debug, E: Debug>(result: Result<T, RunError<E>>) -> E {
     }
 }
 
-/// An answer of [`charge`] that was made just now.
+/// An answer of [`charge`] whose handler ran in this call.
 pub fn executed(run: u32, attempt: u32) -> Outcome<String> {
     Outcome::Executed(format!("run {run}, attempt {attempt}"))
 }
 
-/// An answer of [`charge`] that was stored before.
+/// An answer of [`charge`] that an earlier call has stored.
 pub fn replayed(run: u32, attempt: u32) -> Outcome<String> {
     Outcome::Replayed(format!("run {run}, attempt {attempt}"))
 }

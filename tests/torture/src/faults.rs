@@ -8,7 +8,7 @@ use fastrand::Rng;
 /// Milliseconds from one kill of a worker to the next.
 const KILLS: Range<u64> = 150..900;
 const STOPS: Range<u64> = 800..3_500;
-/// Around and beyond the leases of 2 and 3 s.
+/// Around and beyond the leases of 3 and 4 s.
 const STOPPED_FOR: Range<u64> = 1_500..6_500;
 const DEAD_FOR: Range<u64> = 0..1_000;
 /// A restart of the server takes some seconds, during which no other fault is possible.

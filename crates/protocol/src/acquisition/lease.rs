@@ -74,8 +74,8 @@ impl Acquisition {
         }
     }
 
-    /// Whether a resolution may have been applied to another version than the one seen last. Two finished
-    /// records of one owner would be indistinguishable, and a version must never repeat.
+    /// Whether a resolution may have been applied to another version than the one seen last. If so, the call
+    /// begins no other write, because two finished records of one owner would be indistinguishable.
     pub(super) fn may_have_resolved_another(&self) -> bool {
         let seen = self.knowledge.seen().record().map(Header::version);
         self.doubtful_resolution.is_some() && self.doubtful_resolution != seen

@@ -25,7 +25,7 @@ use crate::write::{Form, Write};
 pub enum Goal {
     /// Run the handler under a lease.
     Own,
-    /// Write the answer and the caller's items at once.
+    /// Write the answer and the caller's items in one transaction.
     Transact { form: Form },
     /// Only read: nothing is written.
     LookUp,
@@ -40,7 +40,7 @@ pub enum Resolution {
     Refuse,
 }
 
-/// What the caller of the machine does next, without a request or a pause.
+/// What the caller of the machine does next, apart from requests and pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Next {
@@ -67,9 +67,9 @@ pub enum CallResult {
     Reconciled,
     /// The transaction was applied.
     Executed,
-    /// The handler did not run, and no completion of this call was applied or will be.
+    /// The handler did not run, and no completion of this call was applied or will be applied.
     Nothing(Reason, NoCompletion),
-    /// A transaction may have been applied, or may still be.
+    /// A transaction may have been applied, or may still be applied.
     Unknown,
 }
 
@@ -111,14 +111,14 @@ pub struct Acquisition {
     step: Step,
     started: Uptime,
     budget: Deadline,
-    /// The tries of a transaction. They end before the budget, so that a read can follow.
+    /// The tries of a transaction. They end before the budget is used up, so that a read can follow.
     tries: Tries,
     writes: u32,
     waiting: Backoff,
     obstacle: Obstacle,
     /// Whether another call was seen to write.
     is_contended: bool,
-    /// The record that this call took over, or tried to.
+    /// The record that this call took over, or tried to take over.
     taken_over: Option<Header>,
     attempts: Attempts,
     /// The time of the transaction, or of the answer that is stored instead. No two completions of a call
@@ -129,8 +129,8 @@ pub struct Acquisition {
     /// `expires_at` of the transaction, in epoch seconds.
     expires_at: i64,
     retention: Retention<Next>,
-    /// The ends of leases that this call has stamped. It stamps none of them again, because a delayed write
-    /// that requires it would match.
+    /// The ends of leases that this call has stamped. No end is stamped twice, because a delayed write that
+    /// requires this end would match again.
     stamped: Vec<Timestamp>,
     /// What the hook has decided about this version.
     resolution: Option<(Version, Resolution)>,

@@ -1,4 +1,4 @@
-//! What an acquisition does after a read or a write, by its result and the record.
+//! What an acquisition does after a read or a write. This depends on the result and on the record.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ impl Acquisition {
         match result {
             ReadResult::Found(_) => self.decide(now),
             ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
-            // The write finds out what the first read would have shown. If both are outages, `Outage` decides.
-            // If the read failed otherwise, nothing runs: there may be a record that cannot be read.
+            // The write shows what the read would have shown. If both are outages, `Outage` decides. After
+            // any other error, no handler runs without a record, because one may exist that cannot be read.
             ReadResult::Failed(cause)
                 if is_first && self.goal != Goal::LookUp && now.stamp().is_some() =>
             {
@@ -38,13 +38,13 @@ impl Acquisition {
     }
 
     /// A completed operation stays completed, so even a stale read can replay. In any other case the record
-    /// may have changed since, and a write follows. If DynamoDB fails then, the stale record counts as an
-    /// obstacle.
+    /// may have changed since, and a write follows. If the stale record forbids a run, the call does not run
+    /// the handler without a record, even if DynamoDB fails from now on.
     pub(super) fn after_stale_read(&mut self, now: Now, record: Option<&Header>) -> Command {
         let judging = now.judging(self.time, self.rules.tolerance);
         match decide(record, self.knowledge.me(), judging, &self.rules) {
             Decision::Replay => return done(CallResult::Replay),
-            // An execution without a record would run its steps again.
+            // An execution without a record would run the stored steps again.
             Decision::TakeOver if record.is_some_and(|record| record.steps.is_some()) => {
                 self.obstacle = Obstacle::MustNotRun;
             }
@@ -61,7 +61,7 @@ impl Acquisition {
         self.write(now, Intent::Create)
     }
 
-    /// Continues the wait for another owner. A transaction reads again after an outage.
+    /// Continues a wait for another owner. Without a wait, only a transaction reads again after an outage.
     pub(super) fn after_failed_read(&mut self, now: Now, cause: Cause) -> Command {
         if let Some(observed) = self.observed()
             && !self.rules.wait_left(now, self.started).is_zero()
@@ -115,7 +115,7 @@ impl Acquisition {
         let completed_at = record.and_then(|record| record.completed_at);
         let decision = decide(record, self.knowledge.me(), judging, &self.rules);
         if matches!(self.obstacle, Obstacle::Running(_)) {
-            // The owner that was observed runs only if this record shows it too.
+            // The observed owner still counts as running only if this record shows its lease too.
             self.obstacle = Obstacle::Nothing;
         }
         match decision {

@@ -28,7 +28,7 @@ fn sent(command: Command) -> Write {
     write
 }
 
-/// A transaction in doubt that required `seen`, or that there is no record.
+/// A transaction in doubt. It required the version of `seen`, or an absent record.
 fn in_doubt(seen: Option<Header>) -> Acquisition {
     let mut acquisition = transaction();
     acquisition.knowledge.see(seen);
@@ -152,7 +152,7 @@ fn writes_pause_from_the_third_on_and_end_after_the_eighth() {
     assert_eq!(pauses, [3, 4, 5, 6, 7, 8]);
     let last = acquisition.write(now(), Intent::Create);
     assert!(matches!(last, Command::Pause { .. }), "{last:?}");
-    // No other call was seen to write, so DynamoDB fails, and the acquisition is undone.
+    // No other call was seen to write, so DynamoDB itself is failing, and the acquisition is undone.
     assert!(matches!(acquisition.woke(now()), Command::Send { .. }));
     assert!(matches!(acquisition.step, Step::Undoing(_, Reason::Error)), "{:?}", acquisition.step);
 }
@@ -420,11 +420,11 @@ fn an_undo_that_meets_another_record_ends_after_the_third_try() {
     let _ = sent(acquisition.start(now(), FirstRequest::Write));
     let undone = sent(acquisition.end(now(), Reason::TimedOut));
     assert_eq!((undone.record.state, undone.record.attempt), (State::Released, 0));
-    // The acquisition may still be applied to an absent record, but the undo has shown no record.
+    // The undo has returned no record, so the call ends, although the acquisition may still be applied.
     let ended = |result| acquisition.clone().replied(now(), &reply(result));
     assert_eq!(ended(WriteResult::Rejected(None)), nothing(Reason::TimedOut));
     assert_eq!(ended(WriteResult::Unknown(Cause::Outage)), nothing(Reason::TimedOut));
-    // Another call's record rules the acquisition out.
+    // Once another call's record was seen, the acquisition can no longer be applied.
     assert_eq!(ended(WriteResult::Rejected(Some(pending(OTHER)))), nothing(Reason::TimedOut));
     let own = WriteResult::Rejected(Some(pending(ME)));
     for _ in 0..2 {

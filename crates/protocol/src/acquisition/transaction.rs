@@ -79,8 +79,8 @@ impl Acquisition {
         Command::Pause { bound, max: bound }
     }
 
-    /// Ends the call once no transaction of this call can still be applied. Until then, the call replaces
-    /// the version that the transaction requires.
+    /// Ends the call once no transaction of this call can still be applied. To achieve this, the call
+    /// replaces the version that the transaction requires.
     pub(super) fn end_transaction(&mut self, now: Now) -> Command {
         let Some((reason, tries)) = self.ending else { return done(CallResult::Unknown) };
         if let Some(own) = self.knowledge.own().filter(|own| own.is_completed()) {
@@ -139,8 +139,8 @@ impl Acquisition {
         let record = match seen.state {
             // The owner stays, because the keys of the answer's parts contain it.
             State::Completed => Header { expires_at: seen.expires_at + 1, ..seen.clone() },
-            // The owner may be slow and still complete the record. The new end is later, because from an
-            // earlier one a delayed renewal could restore the end that the transaction requires.
+            // The owner stays, because it may be slow and still complete the record. The new end is later:
+            // from an earlier end, a delayed renewal could restore the end that the transaction requires.
             State::Pending { lease_expires_at } => {
                 let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
                 Header { state, ..seen.clone() }

@@ -14,8 +14,8 @@ use crate::write::{Form, Write};
 const MAX_UNDO_TRIES: u32 = 3;
 
 impl Acquisition {
-    /// Undoes an acquisition that was applied, or may be. It sends one request even if no time is left: the
-    /// process may have been frozen. If the request fails, the key is free when the lease expires.
+    /// Undoes an acquisition that was applied, or may still be applied. The undo sends one request even if a
+    /// freeze has used up the time. If the request fails, the key is free when the lease expires.
     pub(super) fn undo(&mut self, now: Now, reason: Reason) -> Command {
         // A process that does not know store time has written nothing, unless a restored snapshot has
         // made it forget the time.

@@ -1,7 +1,7 @@
 //! Decides what a call does about the record that it has met. A pure function.
 //!
 //! The numbers in the comments are the rules of `docs/protocol.md`, section "Decide". The library's
-//! decoder applies D2: an item that this version cannot read is an error before this.
+//! decoder applies D2: it returns an error for an item that this version cannot read.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub enum Decision {
     Acquired { lease_expires_at: Timestamp },
     /// This call has finished the record, with a hook's resolution or with a transaction.
     Finished,
-    /// Write a record, if there is still none.
+    /// Write the record, on the condition that it is still absent.
     Create,
     /// Replace the record by compare-and-set: its retention is over, or it is released. The new attempt's
     /// number is `attempts` + 1.
@@ -45,11 +45,11 @@ pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rul
     let Some(record) = record else { return Decision::Create };
     let is_own = record.owner == *me;
     let lease_left = match record.state {
-        // D1: an earlier try, or a delayed request of this call.
+        // D1: an earlier try or a delayed request of this call was applied.
         State::Pending { lease_expires_at } if is_own => {
             return Decision::Acquired { lease_expires_at };
         }
-        // D1: written by this call, which has run nothing.
+        // D1: a hook's resolution or a transaction of this call was applied.
         State::Completed | State::Failed if is_own => return Decision::Finished,
         State::Pending { lease_expires_at } if now <= lease_expires_at => {
             Some(lease_expires_at.since(now))
@@ -75,7 +75,7 @@ pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rul
         // D6
         (State::Failed, _) => match rules.failure {
             Failure::Retain { max_attempts } if runs < max_attempts => Decision::TakeOver,
-            // The failure was kept under another policy, or for its steps.
+            // The failure was kept under another policy, or because the record has steps.
             Failure::Release => Decision::TakeOver,
             Failure::Retain { .. } | Failure::Replay => Decision::ReplayFailure,
         },
@@ -91,7 +91,7 @@ pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rul
             }
             (Takeover::Execute, _) => Decision::TakeOver,
         },
-        // D9: of any request.
+        // D9: whatever the request.
         (State::Released, _) => Decision::Replace { attempts: record.attempt },
     }
 }

@@ -1,7 +1,7 @@
 //! Commits: the answer and the caller's items in one transaction.
 //!
-//! A commit requires the lease that was seen last. While the handler runs, a write that moves the end of
-//! the lease by a millisecond closes off a commit in doubt. DynamoDB applies only one of the two, and the
+//! A commit requires the end of the lease that was seen last. While the handler runs, a write that moves this
+//! end by a millisecond closes off a commit in doubt. DynamoDB applies only one of the two, and the
 //! handler keeps the key. Once the handler has returned, the write that fails the attempt closes the
 //! commit off.
 
@@ -107,7 +107,7 @@ impl Finish {
     }
 
     /// The record is PENDING, and this call owns it. The handler continues, unless a commit that may still
-    /// be applied requires the current end of the lease. Then that end is moved again.
+    /// be applied requires the current end of the lease. In that case the end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if let Some(nothing) = self.knowledge.no_effect() {
             self.knowledge.rule_out_completion();

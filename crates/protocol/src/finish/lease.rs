@@ -39,8 +39,8 @@ impl Finish {
         self.window.map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
     }
 
-    /// The write that renews the lease, if there is one. The caller passes its result to
-    /// [`renewed`](Self::renewed).
+    /// The write that renews the lease. `None` if there is no lease, or if store time is unknown. The caller
+    /// passes the result of the write to [`renewed`](Self::renewed).
     pub fn renewal(&self, now: Now) -> Option<Write> {
         self.window?;
         let stamp = now.stamp()?;
@@ -50,8 +50,8 @@ impl Finish {
         Some(self.lease_write(stamp, term, self.held().and(is_shorter)))
     }
 
-    /// The write that corrects a wrong end of the lease. The owner relies on the end of its window, so the
-    /// new end is never before that.
+    /// The write that corrects a wrong end of the lease. The owner relies on the lease in `window`, so the
+    /// new end is never before the end of that lease.
     pub fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
         let (held, stamp) = (self.window?, now.stamp()?);
         if !self.corrected.contains(&wrong) {
@@ -90,7 +90,7 @@ impl Finish {
             Outcome::Read(_) | Outcome::Write(_) => return Renewal::Failed,
         };
         let Some(lease_expires_at) = lease_expires_at else {
-            // A write that ends the record may be in flight. Its result decides.
+            // A write that finishes or releases the record may be in flight. Its result decides.
             if !matches!(self.step, Step::Idle) || self.is_over() {
                 return Renewal::Ended;
             }

@@ -1,5 +1,5 @@
-//! The machine that finishes an execution: it holds the lease, stores the answer, keeps a failure or
-//! releases the key, and commits. An owner never sends both a completion and a release.
+//! The machine that finishes an execution. It renews the lease and commits. At the end it stores the answer,
+//! keeps the failure or releases the key. An owner never sends both a completion and a release.
 
 mod commit;
 mod lease;
@@ -32,13 +32,13 @@ pub enum FinishResult {
     Committed,
     /// The failure is kept, the key is free, or nothing had to be written.
     FailureWritten,
-    /// Another owner has the record, or a commit met no record. Nothing was applied, and no commit will be.
+    /// Another owner has the record, or a commit met no record. No commit was applied, and none will be.
     LeaseLost,
     /// The record is released, failed or absent. No commit was applied, and none will be.
     NothingWritten(NoCompletion),
     /// A commit was not applied and will not be: the handler continues.
     NotCommitted(NoCompletion),
-    /// A commit may have been applied, or may still be.
+    /// A commit may have been applied, or may still be applied.
     Unknown,
     /// DynamoDB did not confirm the write in time.
     Unconfirmed,
@@ -87,11 +87,11 @@ pub struct Finish {
     window: Option<Window>,
     is_protected: bool,
     is_lost: bool,
-    /// The ends of leases that were corrected, or that a commit required. None is stamped again, because a
-    /// delayed write that requires it would match.
+    /// The ends of leases that were corrected, or that a commit required. No end is stamped again, because a
+    /// delayed write that requires this end would match.
     corrected: Vec<Timestamp>,
-    /// The end of the lease that a response has shown in the record last. A commit requires it, so it
-    /// cannot be applied once the record has another end.
+    /// The end of the lease that a response has shown in the record last. A commit requires this end, so
+    /// DynamoDB rejects the commit once the record has another end.
     recorded_lease: Timestamp,
     stage: Stage,
     step: Step,
@@ -220,7 +220,7 @@ impl Finish {
         (completed_at, self.expires_at(completed_at))
     }
 
-    /// When the tries of a write that begins now end.
+    /// The deadline for the tries of a write that is sent now.
     pub fn tries_until(&self, now: Now) -> Deadline {
         let longest =
             if self.is_protected { self.rules.completion_timeout } else { UNPROTECTED_TIMEOUT };

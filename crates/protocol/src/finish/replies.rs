@@ -1,4 +1,4 @@
-//! How `Finish` handles responses. The record in a response decides which write was applied. For an
+//! How `Finish` handles responses. The record in a response shows which write was applied. For an
 //! acquisition, see `acquisition/replies.rs`.
 
 use super::{Command, Finish, FinishResult, Purpose, Stage};
@@ -183,7 +183,7 @@ impl Finish {
         }
     }
 
-    /// Returns the result. Except for a completion, this also ends the operation.
+    /// Returns the result. Except after a completion, it is also kept as the result of the operation.
     pub(super) fn concluded(&mut self, purpose: Purpose, result: FinishResult) -> Command {
         match purpose {
             Purpose::Complete { .. } => Command::Return(result),

@@ -121,7 +121,7 @@ fn a_commit_in_doubt_is_closed_off_by_a_later_end_of_the_lease() {
     assert!(finish.has_commit_in_doubt());
     assert!(commit.condition.holds(Some(&pending(ME))));
     assert!(!commit.condition.holds(Some(&lasting_until(lease_end().shifted(1)))));
-    // The commit's time is over before the reply.
+    // The time for the commit is over before the reply arrives.
     let closing = sent(finish.replied(after(Duration::from_secs(2)), &unknown()));
     assert_eq!(closing.form, Form::Touch);
     assert!(closing.condition.holds(Some(&pending(ME))));
@@ -323,9 +323,9 @@ fn a_commit_in_doubt_that_meets_another_owner_is_unknown_unless_it_can_no_longer
     };
     // The commit was not applied: no other call replaces a completed record.
     assert_eq!(doubtful(finish_once(true)), returns(FinishResult::LeaseLost));
-    // It may have been applied, and replaced.
+    // The commit may have been applied, and then replaced.
     assert_eq!(doubtful(finish(true)), returns(FinishResult::Unknown));
-    // It may still be applied, once the other owner has released the record.
+    // The commit may still be applied, once the other owner has released the record.
     assert_eq!(doubtful(finish_once(false)), returns(FinishResult::Unknown));
     let shown = rejected(Some(pending(OTHER)));
     let unknown = returns(FinishResult::Unknown);
