@@ -46,7 +46,7 @@
 //!
 //! At most one execution of a key makes progress at any instant. A completed answer never changes, and
 //! a rejected duplicate changes nothing. A crash locks a key for at most one lease, unless the
-//! machine's clock jumped. A [commit](Execution::commit) is applied exactly once. An effect outside
+//! machine's clock jumped. A [commit](Execution::commit) is applied once or not at all. An effect outside
 //! DynamoDB can happen twice: use a [`step`](Execution::step) and a [hook](Call::reconcile).
 //! `docs/guide/guarantees.md` lists all guarantees and their limits.
 //!

@@ -110,7 +110,7 @@ pub enum ErrorKind {
     /// commit in doubt can still be applied until another call takes over. Once the lease has expired
     /// by DynamoDB's clock, [`Takeover`](crate::policy::Takeover) or the hook decides about a repeat.
     LeaseExpired,
-    /// The deadline of the call has passed, or is too near for the operation. **Retry.** Nothing ran.
+    /// The deadline of the call has passed, or is too near for the operation. **Retry.** No handler ran.
     DeadlineExceeded,
     /// A setting is out of its bounds, the table is missing or has other keys, or permissions or
     /// credentials are missing. **Fix the settings or the deployment.** Nothing ran. A commit with this
@@ -329,7 +329,7 @@ impl Error {
     }
 
     /// Returns whether the work of a [step](crate::Execution::step) ran, although its result is not
-    /// stored.
+    /// confirmed in the record.
     ///
     /// A later attempt may run the step again, unless the kind is
     /// [`AnswerUnavailable`](ErrorKind::AnswerUnavailable).

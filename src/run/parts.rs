@@ -122,7 +122,7 @@ impl Core {
         let key = self.part_key(key, manifest, number)?;
         let mut tries = Tries::until(until);
         loop {
-            // The timer is checked only after this future is polled.
+            // `Clock::within` polls this future before its timer, so the time can be over after a freeze.
             if clock.is_over(until) {
                 return Err(late());
             }

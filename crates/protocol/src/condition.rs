@@ -192,9 +192,9 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, unless `record` is COMPLETED. A completion has this term with a limit of
-    ///   the attempt, and a call that releases after COMPLETED has a later attempt. A compare-and-set has
-    ///   this term with the owner, and no version repeats.
+    /// - `Status(Released)`: yes, because a later call can release the record. Not if `record` is COMPLETED:
+    ///   only a completion has this term without an owner, and it also limits the attempt. A call that
+    ///   replaces and then releases a COMPLETED record has a later attempt.
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, no record is deleted while a request
     ///   that was sent before the deletion can still arrive.

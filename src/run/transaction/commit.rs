@@ -1,7 +1,7 @@
 //! The commit of a running operation: its answer and its effect in one transaction.
 //!
 //! DynamoDB applies at most one of the commits, the release and the kept failure of an owner, because of
-//! their conditions. The condition of a completion accepts a release, so no owner sends both.
+//! their conditions. A completion also accepts a RELEASED record, so no owner sends it and a release.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
@@ -127,8 +127,8 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits for a commit of this execution that runs in another task. A commit takes at most twice the time
-    /// of its tries (a doubt is resolved too), and one request. `None` after that: no task polls its future.
+    /// Waits for a commit that runs in another task. It ends within twice the time of its tries (the second
+    /// time resolves a doubt) plus one request. `None` if it does not: then no task polls the commit.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
         let table = &core.table;

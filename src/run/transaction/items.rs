@@ -98,8 +98,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Two lower bounds: of the largest item or value, and of what counts for the transaction's size.
-    /// DynamoDB rejects an item that is too large and has passed this check.
+    /// Lower bounds of the largest item or value, and of what counts for the transaction's size. An item
+    /// that is too large can pass this check. DynamoDB then rejects it.
     fn bytes(&self) -> (usize, usize) {
         let known = record::item_bytes(self.item, Bound::Lower);
         let values = self.values.into_iter().flat_map(HashMap::values);
@@ -117,7 +117,7 @@ fn distinct(table: &Table, key: &RecordKey, items: &mut [TransactWriteItem]) -> 
     let all: Vec<_> =
         std::iter::once((table.name.as_str(), &own, false)).chain(operations).collect();
     for (second, &(name, item, _)) in all.iter().enumerate() {
-        // The table's key attributes, from an operation that is not a put: an item does not show its key.
+        // An operation that names the table's key attributes. A put does not: its item has all attributes.
         let key = all.iter().find(|(other, _, is_put)| !is_put && is_same_table(name, other));
         let is_same = |&(other, earlier, _): &(&str, &Item, bool)| {
             is_same_table(name, other)

@@ -224,7 +224,7 @@ impl Fields<'_> {
     }
 }
 
-/// A record that was created and completed at the same time. A record completed later has this size too.
+/// The header of a COMPLETED record, for its size. `created_at` and `completed_at` do not change the size.
 pub(crate) const fn completed_header(
     owner: OwnerId,
     attempt: u32,

@@ -202,7 +202,8 @@ impl Turn<'_> {
             return None;
         }
         let write = execution.finish.renewal(self.now())?;
-        // A renewal next to a commit moves the end by a millisecond even if no time has passed.
+        // No end that a commit required is stamped again, so a renewal at the instant of a commit ends a
+        // millisecond later. Such renewals would follow each other without end, and are left out.
         let renewed = write.record.state.lease_expires_at()?;
         if renewed.since(window.lease_expires_at) < Duration::from_secs(1) {
             return None;

@@ -2,7 +2,7 @@
 //! that can follow it.
 //!
 //! Three faults need no step. A dead process takes no further step. A lost request is a delayed one that
-//! never arrives. A lost reply is that of a delayed request that arrives at once.
+//! never arrives. A request whose reply is lost is a delayed request that arrives at once.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

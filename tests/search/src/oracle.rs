@@ -203,7 +203,7 @@ impl State {
             Reason::Mismatch if row.has_equal_requests() => {
                 self.violate("a mismatch among equal requests");
             }
-            // Contended: the version seen last has changed, or the outcome of an own write is unknown.
+            // Allowed after a fault: the version seen last has changed, or an own write is unknown.
             Reason::InProgress { lease_left }
                 if !shown.another_at_work && lease_left.is_zero() && self.faults < row.faults => {}
             Reason::InProgress { .. } if !shown.another_at_work => {

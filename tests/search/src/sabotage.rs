@@ -47,7 +47,7 @@ pub(crate) fn run_in_copy() -> io::Result<bool> {
         .current_dir(&copy)
         .env_remove("GIT_DIR")
         .env("GIT_CEILING_DIRECTORIES", workspace.join("target"));
-    // An unpatched copy would copy itself again.
+    // Without the patch, `IS_COPY` is false in the copy, which would then copy itself.
     let is_patched = succeeds(git.status()?) && copy.join("crates/protocol/src/mutant.rs").exists();
     if !is_patched {
         return Err(io::Error::other("tests/search/sabotage.patch does not apply: fix it"));
