@@ -193,8 +193,8 @@ impl Builder {
     ///
     /// Give the codec and its keys to every process that reads the table. A process that cannot decode
     /// an answer returns [`ErrorKind::AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable) to
-    /// repeats. During a rollout, the older deployment still runs such processes. Answers that were stored
-    /// before the codec was added stay readable; see
+    /// repeats. This includes processes of an older deployment that runs during a rollout. Answers that
+    /// were stored before the codec was added stay readable; see
     /// [`reject_plain_answers`](Self::reject_plain_answers).
     ///
     /// ```

@@ -32,8 +32,8 @@ impl Idempotency {
     /// Uses `table` through `client`, with the default policy and schema.
     ///
     /// The crate uses a copy of `client`. The copy shares the connections and credentials of `client`,
-    /// and your interceptors see its requests. To obtain these, for which the SDK has no API, the crate
-    /// starts two requests on `client` and ends each before it is sent. Interceptors see their start.
+    /// and your interceptors see its requests. The SDK has no API that returns connections and
+    /// credentials, so this function takes them from two requests that it starts and never sends.
     ///
     /// The copy retries as your configuration says, but it waits at most an eighth of
     /// [`request_timeout`](Builder::request_timeout) between two tries.

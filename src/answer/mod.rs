@@ -1,8 +1,8 @@
 //! The stored answer: how the result of a finished operation is stored in the table.
 //!
 //! [`pack()`] chooses the form of an [`Answer`]. A [readable](readable) map is used if no other form
-//! is cheaper. Otherwise the answer becomes [bytes](flat), [compressed](compression) if that saves a
-//! write unit. With the user's [codec](crate::AnswerCodec) it always becomes bytes. The form is
+//! is cheaper. Otherwise the answer becomes [bytes](flat), [compressed](compression) if that saves
+//! write units. With the user's [codec](crate::AnswerCodec) it always becomes bytes. The form is
 //! stored in the record or, if the record would be large, in separate [parts](split). [`Stored`] is
 //! what a record contains.
 
@@ -88,8 +88,8 @@ pub(crate) enum BodyKind {
 }
 
 impl Body {
-    /// Creates a body of this kind if the bytes allow it. Otherwise, bytes that are not empty become text,
-    /// and bytes that are not UTF-8 become binary.
+    /// Creates a body of this kind if the bytes allow it. If they are not empty, `Empty` becomes `Text`. If
+    /// they are not UTF-8, `Text` becomes `Binary`.
     pub(crate) fn of_kind(kind: BodyKind, bytes: Bytes) -> Self {
         let kind = match kind {
             BodyKind::Empty if bytes.is_empty() => BodyKind::Empty,

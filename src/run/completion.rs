@@ -207,7 +207,7 @@ impl Execution {
         self.end_without_answer(self.failure_write(), failure).await;
     }
 
-    /// Puts the previous record back, because nothing was executed. An execution that has stored a step
+    /// Puts the previous record back, because nothing was executed. An execution that has sent a step
     /// has executed something: its record is kept as FAILED.
     pub(crate) async fn undo(&self) {
         if self.inner.steps.lock().are_sent {

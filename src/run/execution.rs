@@ -171,7 +171,7 @@ impl Execution {
         Arc::ptr_eq(&self.inner.core, core) && self.inner.call.key == *key
     }
 
-    /// Returns whether a renewal, a step or a commit found that another execution owns the key.
+    /// Returns whether a renewal, a step or a commit found that this execution no longer owns the key.
     ///
     /// By default ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)) the handler is stopped then,
     /// so only tasks that it has spawned see `true`. A handler without renewals, steps and commits always
@@ -251,7 +251,7 @@ impl Execution {
     /// the same key may have another payload. If an earlier attempt left a kept failure, an expired lease or
     /// [steps](Self::step), that record is put back instead. The key then stays reserved for the same
     /// request, and this attempt does not count for [`Failure::Retain`](crate::policy::Failure::Retain). If
-    /// this execution has stored steps, those have happened: the record becomes FAILED.
+    /// this execution has stored steps, the record is kept, and the next attempt skips them.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

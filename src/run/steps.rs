@@ -75,7 +75,7 @@ impl Execution {
     /// not be stored, and [`ErrorKind::StepsUnreadable`] if the codec cannot decode it.
     ///
     /// After the work has run, [`Error::step_ran`] is `true`: [`ErrorKind::AnswerUnavailable`] if the
-    /// result cannot be stored, [`ErrorKind::LeaseLost`] if another execution owns the key,
+    /// result cannot be stored, [`ErrorKind::LeaseLost`] if the owner lost the key,
     /// [`ErrorKind::OutcomeUnknown`] if DynamoDB did not confirm the write within
     /// [`Policy::completion_timeout`](crate::Policy::completion_timeout) and before the deadline, and
     /// [`ErrorKind::InvalidUse`] if the operation had ended. By default a handler that loses its lease is

@@ -28,7 +28,7 @@
 //! ```
 //!
 //! `SandboxRecord::request` gives a record the fingerprint of an HTTP request. For a message, let
-//! the crate handle it once, and then change its record, which keeps the fingerprint.
+//! the consumer handle it once. If you then change its record, the fingerprint stays.
 //!
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 

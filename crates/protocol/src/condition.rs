@@ -192,9 +192,9 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, because a later call can release the record. Not if `record` is COMPLETED:
-    ///   only a completion has this term without an owner, and it also limits the attempt. A call that
-    ///   replaces and then releases a COMPLETED record has a later attempt.
+    /// - `Status(Released)`: yes, because a later call can release the record, unless `record` is COMPLETED.
+    ///   A call that replaces and then releases a COMPLETED record leaves a later attempt. A condition that
+    ///   has this term without an owner also limits the attempt.
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, no record is deleted while a request
     ///   that was sent before the deletion can still arrive.

@@ -1,7 +1,7 @@
 //! The commit of a running operation: its answer and its effect in one transaction.
 //!
 //! DynamoDB applies at most one of the commits, the release and the kept failure of an owner, because of
-//! their conditions. A completion also accepts a RELEASED record, so no owner sends it and a release.
+//! their conditions. An owner never sends both a completion, which also accepts RELEASED, and a release.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;

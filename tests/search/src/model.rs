@@ -139,7 +139,8 @@ impl State {
         Some(stalled)
     }
 
-    /// One tick later. In a row that `expires`, no request is delayed by a tick: the retention is shorter.
+    /// One tick later. In a row that `expires`, delayed requests are dropped: the retention is shorter than a
+    /// tick, so TTL could delete the record before they arrive, for which nothing is promised.
     fn older(&self, row: &Row) -> Self {
         let mut later = self.later();
         if row.expires {

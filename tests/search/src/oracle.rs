@@ -203,7 +203,7 @@ impl State {
             Reason::Mismatch if row.has_equal_requests() => {
                 self.violate("a mismatch among equal requests");
             }
-            // Allowed after a fault: the version seen last has changed, or an own write is unknown.
+            // After a fault, a call may end so without having seen a live owner: the record changed again.
             Reason::InProgress { lease_left }
                 if !shown.another_at_work && lease_left.is_zero() && self.faults < row.faults => {}
             Reason::InProgress { .. } if !shown.another_at_work => {
@@ -282,7 +282,7 @@ impl State {
             | FinishResult::NothingWritten(_)
             | FinishResult::LeaseLost => {
                 let found = reply.and_then(|reply| shown(&reply.outcome));
-                // If answers may be replaced, a delayed completion must not replace a released record.
+                // A completion accepts a released record, except under `Completed::Execute`.
                 let turns_away =
                     execution.completes && execution.commits.is_empty() && !row.executes_again();
                 let is_free = found.is_some_and(|record| record == Stands::Released);

@@ -32,7 +32,7 @@ pub enum FinishResult {
     Committed,
     /// The failure is kept, the key is free, or nothing had to be written.
     FailureWritten,
-    /// Another owner has the record, or a commit met no record. No commit was applied, and none will be.
+    /// The owner no longer holds the record. No commit was applied, and none will be.
     LeaseLost,
     /// The record is released, failed or absent. No commit was applied, and none will be.
     NothingWritten(NoCompletion),

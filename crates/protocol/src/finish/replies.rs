@@ -148,7 +148,7 @@ impl Finish {
         }
     }
 
-    /// Ends a request that met another owner's record, or no record.
+    /// Ends a request of an owner that no longer holds the record.
     pub(super) fn lost(&mut self, now: Now, purpose: Purpose) -> Command {
         let may_be_replaced =
             self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();

@@ -20,7 +20,7 @@ fn finish(is_protected: bool) -> Finish {
     finish_under(rules(), is_protected)
 }
 
-/// As [`finish`], if no answer is replaced.
+/// Like [`finish`], but under `Completed::Replay`.
 fn finish_once(is_protected: bool) -> Finish {
     finish_under(Rules { completed: Completed::Replay, ..rules() }, is_protected)
 }
