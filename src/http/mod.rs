@@ -20,7 +20,7 @@
 //! ```
 //!
 //! The rules follow draft-ietf-httpapi-idempotency-key-header-07. Where the draft leaves a choice, most
-//! of them follow Stripe:
+//! rules follow Stripe:
 //!
 //! 1. `POST` and `PATCH` are made idempotent. Other methods pass through.
 //! 2. `Idempotency-Key` is a string of RFC 8941, or the same text without quotes, of 1 to 255 bytes. If

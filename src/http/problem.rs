@@ -36,7 +36,7 @@ pub enum ProblemKind {
     TenantMissing,
     /// 400: the request names several tenants, or one that cannot be read.
     TenantInvalid,
-    /// 401: a webhook is not signed by its sender, or was signed too long ago. Nothing ran.
+    /// 401: a webhook is not signed by its sender, or was signed too long ago or in the future. Nothing ran.
     SignatureInvalid,
     /// 400: the request's body could not be read.
     BodyUnreadable,
@@ -49,13 +49,13 @@ pub enum ProblemKind {
     Mismatch,
     /// 409 with `Retry-After`: another request with this key is running.
     InProgress,
-    /// 409 with `Retry-After`: the lease of this request expired, and another request took over. The
-    /// other answer is not available yet, and this request's answer is not stored.
+    /// 409 with `Retry-After`: this request lost its lease: another request took over, or the record
+    /// was deleted. The other answer is not available yet, and this request's answer is not stored.
     LeaseLost,
     /// 409: an earlier request with this key ended without an answer, and must not run again.
     Abandoned,
     /// 409: a condition of the handler's transaction is false, and the handler has no answer for that
-    /// case. Nothing was written, and the key is free.
+    /// case. Nothing was written. By default the key is free.
     ConditionFailed,
     /// 500: an earlier request with this key failed without an answer, and must not run again.
     Failed,
@@ -77,8 +77,8 @@ pub enum ProblemKind {
     Misconfigured,
     /// 503 with `Retry-After`: DynamoDB failed. Nothing ran, or nothing of a commit was written.
     Unavailable,
-    /// 503 with `Retry-After`: the lease expired while the handler ran, and the handler was stopped.
-    /// All or part of its effect may have happened.
+    /// 503 with `Retry-After`: the lease expired or was lost while the handler ran, and the handler was
+    /// stopped. All or part of its effect may have happened.
     LeaseExpired,
     /// 503 with `Retry-After`: no time was left for the request. Nothing ran.
     DeadlineExceeded,

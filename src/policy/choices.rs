@@ -97,7 +97,7 @@ pub use crate::protocol::policy::Takeover;
 /// ```
 pub use crate::protocol::policy::Completed;
 
-/// What a call sends first, which decides what first runs and repeats cost.
+/// What a call sends to DynamoDB first. This decides the cost of a first run and of a repeat.
 ///
 /// No setting lets a handler run before the write that acquires the key.
 ///
@@ -134,7 +134,7 @@ pub enum Compression {
     ///
     /// Needs the feature `compression`; without it, this is the same as `Off`. Two kinds of answers
     /// are stored uncompressed: those whose record has at most 1 KB, and those that are compressed
-    /// already (according to `Content-Encoding`, `Content-Type` or a trial).
+    /// already (as `Content-Encoding`, `Content-Type` or a sample shows).
     Auto,
     /// No compression. Answers that were stored compressed are still read.
     Off,
@@ -164,8 +164,8 @@ pub enum LargeAnswers {
     /// completed, and they expire with it.
     ///
     /// The first run takes one additional round trip, and up to one additional write unit per part.
-    /// A large answer that does not compress takes several round trips, because parts in flight use
-    /// memory, which is limited to two and a half times the answer's size. Each replay takes one
+    /// The crate limits the memory for an answer to two and a half times its size, so it sends the parts
+    /// of a large answer that does not compress in several round trips. Each replay takes one
     /// additional round trip, or more if the answer is above a megabyte.
     ///
     /// The parts must be written within half of
@@ -209,8 +209,8 @@ pub use crate::protocol::policy::Outage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The handler's answer. The crate logs an error. A caller that got an error would retry, and the
-    /// handler would run again once the lease has expired, unless the completion was applied.
+    /// The handler's answer, with an error in the log. With `Error`, a caller retries, and the handler runs
+    /// again once the lease has expired, unless the completion was applied.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
     Error,

@@ -27,8 +27,8 @@
 //! # Ok(()) });
 //! ```
 //!
-//! `SandboxRecord::request` gives a record the fingerprint of an HTTP request. For a message, let
-//! the consumer handle it once. If you then change its record, the fingerprint stays.
+//! `SandboxRecord::request` gives a record the fingerprint of an HTTP request. To get a record with
+//! a message's fingerprint, let the consumer handle the message once, and then change the record.
 //!
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
