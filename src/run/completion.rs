@@ -217,8 +217,8 @@ impl Execution {
         }
     }
 
-    /// The write of a failure, which also resolves a commit in doubt. The record is kept as FAILED by the
-    /// policy, or if it may have steps, after which the next attempt continues. Otherwise it is released.
+    /// The write of a failure, which also resolves a commit in doubt. The record is kept as FAILED if
+    /// the policy keeps failures or the record may have steps. Otherwise it is released.
     pub(crate) fn failure_write(&self) -> FailureWrite {
         let is_kept = self.policy().failure.is_kept() || self.inner.steps.may_be_stored();
         if is_kept { FailureWrite::Keep } else { FailureWrite::Release }

@@ -63,7 +63,7 @@ impl Execution {
     }
 
     /// Renews a lease of `length` after a third of it, or after half of what is left if that is sooner.
-    /// A renewal takes at most a sixth of `length`, so that time is left for another renewal.
+    /// Each request of a renewal takes at most a sixth of `length`, so that time is left for another one.
     async fn keep_alive(&self, length: Duration) -> Infallible {
         let clock = &self.inner.core.table.clock;
         let pause = || (length / 3).min(self.lease_left() / 2);

@@ -191,8 +191,8 @@ impl Core {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
             }
             parts.push(part);
-            // The last parts are copied when all have arrived, so that an answer of few parts takes no buffer
-            // while its parts are in flight.
+            // The last parts are copied together when all have arrived. So an answer of few parts gets its
+            // buffer only at the end.
             if reads.size_hint().0 < MAX_PARTS_IN_FLIGHT {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Calls user code, which may panic. Nothing else in the crate catches a panic.
+//! Calls user code, which may panic, and catches the panic.
 //!
 //! Before the handler runs, a panic means that nothing happened: the caller gets the panic or an error, and
 //! the record stays as it was. After the handler has returned, its effect has happened: the record is

@@ -192,12 +192,12 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, because a later call can release the record, unless `record` is COMPLETED.
-    ///   A call that replaces and then releases a COMPLETED record leaves a later attempt. A condition that
-    ///   has this term without an owner also limits the attempt.
+    /// - `Status(Released)`: yes, because a later call can release the record. If `record` is COMPLETED: no.
+    ///   A call that replaces and then releases it leaves a later attempt, and every condition with this
+    ///   term names the owner or limits the attempt.
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
-    /// - `Absent`: no. With a retention of at least half an hour, no record is deleted while a request
-    ///   that was sent before the deletion can still arrive.
+    /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
+    ///   that was sent before the record was written can still arrive.
     /// - The other terms: no. A condition has them only together with an owner, and no version repeats.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {

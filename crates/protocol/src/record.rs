@@ -92,7 +92,8 @@ pub struct Completion {
     /// Distinguishes two completions of one owner. If another owner has replaced the first one and released
     /// the record, a slow owner completes the record again, with a later attempt.
     pub attempt: u32,
-    /// In epoch seconds. To make DynamoDB reject its own delayed transaction, a call changes only this.
+    /// In epoch seconds. A call whose transaction on this record is in doubt changes only this, so that
+    /// DynamoDB rejects the transaction.
     pub expires_at: i64,
 }
 

@@ -86,7 +86,7 @@ pub(crate) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// An error if the deadline is over. The machine itself checks the deadline of an acquisition.
+    /// An error if the deadline is over, except under `Goal::Own`, where the machine checks the deadline.
     pub(crate) fn new(
         core: &'a Arc<Core>,
         call: &'a CallContext,

@@ -127,8 +127,8 @@ impl Execution {
         self.committed(ended, &mut session)
     }
 
-    /// Waits for a commit that runs in another task. It ends within twice the time of its tries (the second
-    /// time resolves a doubt) plus one request. `None` if it does not: then no task polls the commit.
+    /// Waits for a commit that runs in another task. A commit that is polled ends within the time of its
+    /// tries, the same time again to resolve a doubt, and one request. `None` if it has not ended then.
     async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
         let Inner { core, committed, .. } = &*self.inner;
         let table = &core.table;
@@ -137,8 +137,8 @@ impl Execution {
         table.clock.within(longest, committed.lock()).await
     }
 
-    /// The result of a commit. This function is not async, because a handler whose lease is lost is
-    /// dropped at the next await.
+    /// The result of a commit. Not async, so that the result is logged before the next await, where a
+    /// handler whose lease is lost is dropped.
     fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), Error> {
         let fate = match ended {
             FinishResult::Stored => return Ok(()),
@@ -195,7 +195,7 @@ impl Execution {
         expiring.boxed()
     }
 
-    /// Resolves a commit whose future was dropped. Returns how the commits have ended the operation.
+    /// Resolves a commit whose future was dropped, if there is one. Returns how the commits have ended the operation.
     /// `committed` is the answer of the last commit.
     async fn conclude(
         &self,

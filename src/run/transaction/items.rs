@@ -117,7 +117,7 @@ fn distinct(table: &Table, key: &RecordKey, items: &mut [TransactWriteItem]) -> 
     let all: Vec<_> =
         std::iter::once((table.name.as_str(), &own, false)).chain(operations).collect();
     for (second, &(name, item, _)) in all.iter().enumerate() {
-        // An operation that names the table's key attributes. A put does not: its item has all attributes.
+        // An operation that shows which attributes are the table's key. The item of a put does not.
         let key = all.iter().find(|(other, _, is_put)| !is_put && is_same_table(name, other));
         let is_same = |&(other, earlier, _): &(&str, &Item, bool)| {
             is_same_table(name, other)

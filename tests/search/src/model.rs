@@ -123,8 +123,8 @@ impl State {
         }
     }
 
-    /// The state in which time can pass. Time passes during a request only if the process is stopped or dead,
-    /// or its network is slow. This is one fault for each such process, until the process continues.
+    /// This state with each process that has a request in flight marked as stalled, so that time can pass. A
+    /// newly stalled process (stopped, dead, or with a slow network) costs a fault. `None` if too few are left.
     fn stall(&self) -> Option<Self> {
         let mut stalled = self.clone();
         for slot in &mut stalled.slots {

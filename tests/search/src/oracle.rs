@@ -203,7 +203,7 @@ impl State {
             Reason::Mismatch if row.has_equal_requests() => {
                 self.violate("a mismatch among equal requests");
             }
-            // After a fault, a call may end so without having seen a live owner: the record changed again.
+            // After a fault, other calls may have changed the record between the writes of this call.
             Reason::InProgress { lease_left }
                 if !shown.another_at_work && lease_left.is_zero() && self.faults < row.faults => {}
             Reason::InProgress { .. } if !shown.another_at_work => {

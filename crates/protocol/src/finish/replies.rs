@@ -89,7 +89,7 @@ impl Finish {
         }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
-            // This execution has sent no commit, so the stored answer is not its own and stays.
+            // A failing execution that has sent no commit did not write this answer, so the answer stays.
             Some((State::Completed, _))
                 if matches!(purpose, Purpose::Fail { .. }) && self.completed_at.is_none() =>
             {
