@@ -118,8 +118,8 @@ impl<Errors> Call<Unset, Errors> {
     /// Sets the hook that decides about an abandoned operation.
     ///
     /// An operation is abandoned if its owner's lease expired without an answer. The hook replaces
-    /// [`Policy::takeover`](crate::Policy::takeover). It checks whether the effect exists, and either returns
-    /// the answer or lets the operation run.
+    /// [`Policy::takeover`](crate::Policy::takeover). It checks whether the effect exists. It then returns
+    /// the answer or the failure, lets the operation run, or refuses.
     ///
     /// ```no_run
     /// use dynamodb_idempotency::{Abandoned, Idempotency, Reconciled, RunError};

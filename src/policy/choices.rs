@@ -209,8 +209,8 @@ pub use crate::protocol::policy::Outage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The handler's answer, with an error in the log. With `Error`, a caller retries, and the handler runs
-    /// again once the lease has expired, unless the completion was applied.
+    /// The handler's answer. The crate logs an error. The caller has no reason to retry: a retry would run
+    /// the handler again once the lease has expired, unless the completion was applied.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
     Error,
