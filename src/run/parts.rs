@@ -191,8 +191,8 @@ impl Core {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
             }
             parts.push(part);
-            // The last parts are copied together when all have arrived. So an answer of few parts gets its
-            // buffer only at the end.
+            // While `MAX_PARTS_IN_FLIGHT` parts or more are still to come, parts are copied as they arrive. The
+            // parts after that are copied together at the end.
             if reads.size_hint().0 < MAX_PARTS_IN_FLIGHT {
                 continue;
             }

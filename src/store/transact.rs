@@ -1,5 +1,5 @@
 //! Writes the record together with the caller's items, in one transaction. If DynamoDB cancels it, each item
-//! gets a reason. The record is the first item, and decides alone if its reason is not `None`.
+//! gets a reason. The record is the first item. If it is to blame, the other reasons are ignored.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -194,7 +194,7 @@ impl Term {
     ///
     /// - `Status(Released)`: yes, because a later call can release the record. If `record` is COMPLETED: no.
     ///   A call that replaces and then releases it leaves a later attempt, and every condition with this
-    ///   term names the owner or limits the attempt.
+    ///   term names the owner or limits the attempt. (A release by hand is the exception.)
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
     ///   that was sent before the record was written can still arrive.

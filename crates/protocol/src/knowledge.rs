@@ -67,8 +67,8 @@ impl Knowledge {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
-    /// The record that this reply has shown, if this call owns it. With `was_put`, also the RELEASED record
-    /// that an applied put has written under an id that no call has.
+    /// The record that this reply has shown, if this call owns it. With `was_put`, also the RELEASED record,
+    /// under an id that no call has, that an applied put has written instead of an absent one.
     pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),

@@ -66,7 +66,7 @@ impl Execution {
     /// table or a permission is missing), nothing was written, and the execution continues. The handler can
     /// commit something else, or answer without a commit. `Unavailable` means that the time was over. Until
     /// then, other transactions held the items, DynamoDB throttled or did not confirm, or another commit of
-    /// this execution was not polled.
+    /// this execution did not end.
     ///
     /// After other kinds the execution has ended, and the handler's return value is not stored:
     /// [`ErrorKind::AlreadyCommitted`], [`ErrorKind::LeaseLost`], [`ErrorKind::NothingCommitted`],

@@ -46,7 +46,7 @@ impl Core {
                 let (error, may_try_again) = match sent.outcome {
                     WriteResult::Applied => return Ok(()),
                     WriteResult::ItemsRejected(error) if !in_doubt => return Err(error),
-                    // Not sent again: with another token, the items could be applied twice.
+                    // Unknown: an earlier try may have been applied, and a new transaction could be the second.
                     WriteResult::ItemsRejected(_)
                     | WriteResult::Rejected(_)
                     | WriteResult::TokenUsed(_) => return Err(commit_unknown()),

@@ -202,8 +202,8 @@ impl Turn<'_> {
             return None;
         }
         let write = execution.finish.renewal(self.now())?;
-        // No end that a commit required is stamped again, so a renewal at the instant of a commit ends a
-        // millisecond later. Such renewals would follow each other without end, and are left out.
+        // A renewal does not stamp an end that a commit required, but one a millisecond later. Any number of
+        // these could follow without time passing, so a renewal by less than a second is left out.
         let renewed = write.record.state.lease_expires_at()?;
         if renewed.since(window.lease_expires_at) < Duration::from_secs(1) {
             return None;

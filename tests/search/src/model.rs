@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// This state with each process that has a request in flight marked as stalled, so that time can pass. A
+    /// This state, in which every process with a request in flight is stalled, so that time can pass. A
     /// newly stalled process (stopped, dead, or with a slow network) costs a fault. `None` if too few are left.
     fn stall(&self) -> Option<Self> {
         let mut stalled = self.clone();

@@ -22,8 +22,8 @@ impl Acquisition {
         match result {
             ReadResult::Found(_) => self.decide(now),
             ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
-            // The write shows what the read would have shown. If both are outages, `Outage` decides. After
-            // any other error, no handler runs without a record, because one may exist that cannot be read.
+            // The write finds out what the read did not. If both fail by an outage, `Outage` decides. After any
+            // other error, no handler runs without a record, because one may exist that cannot be read.
             ReadResult::Failed(cause)
                 if is_first && self.goal != Goal::LookUp && now.stamp().is_some() =>
             {
@@ -115,7 +115,7 @@ impl Acquisition {
         let completed_at = record.and_then(|record| record.completed_at);
         let decision = decide(record, self.knowledge.me(), judging, &self.rules);
         if matches!(self.obstacle, Obstacle::Running(_)) {
-            // The observed owner still counts as running only if this record shows its lease too.
+            // An owner seen earlier no longer counts. `InProgress` below notes a live lease again.
             self.obstacle = Obstacle::Nothing;
         }
         match decision {
