@@ -9,7 +9,8 @@ use super::Error;
 ///
 /// [`Call::run`](crate::Call::run), [`Call::run_transaction`](crate::Call::run_transaction) and
 /// [`Execution::step`](crate::Execution::step) return it. An error of the handler is always
-/// [`Handler`](Self::Handler), even if it has the crate's type. If DynamoDB then fails too, the caller still gets this error.
+/// [`Handler`](Self::Handler), even if it has the crate's type. If DynamoDB then fails too, the caller still
+/// gets this error.
 ///
 /// ```
 /// use dynamodb_idempotency::RunError;

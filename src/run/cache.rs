@@ -111,7 +111,8 @@ impl Cache {
         self.entries.clear();
     }
 
-    /// Inserts an answer, unless its key was invalidated after [`generation`](Self::generation). Returns whether it did.
+    /// Inserts an answer, unless its key was invalidated after [`generation`](Self::generation). Returns
+    /// whether it did.
     pub(crate) fn insert(&self, pk: &str, generation: Generation, entry: Entry) -> bool {
         let current = self.lock_generation(pk);
         let is_valid = *current == generation.0;

@@ -85,7 +85,8 @@ impl Rules {
 
     /// Like [`term`](Self::term), for a lease that this call holds. The monotonic clock bounds it too. So a
     /// wall clock that jumps forward makes the lease longer by at most the margin, even if the owner crashes
-    /// before it can correct the lease. After a freeze the lease is too short, and is corrected after the response.
+    /// before it can correct the lease. After a freeze the lease is too short, and is corrected after the
+    /// response.
     pub fn renewal_term(&self, stamp: Stamp, length: Duration) -> LeaseTerm {
         let earliest = stamp.earliest.min(stamp.by_uptime);
         self.term_from(stamp.at.min(earliest.plus(self.lease_margin())), length)

@@ -195,8 +195,8 @@ impl Execution {
         expiring.boxed()
     }
 
-    /// Resolves a commit whose future was dropped, if there is one. Returns how the commits have ended the operation.
-    /// `committed` is the answer of the last commit.
+    /// Resolves a commit whose future was dropped, if there is one. Returns how the commits have ended the
+    /// operation. `committed` is the answer of the last commit.
     async fn conclude(
         &self,
         command: Command<FinishResult>,
