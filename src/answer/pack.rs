@@ -50,8 +50,8 @@ pub(crate) fn pack(
     if plain_bytes > limit {
         return Err(Unstorable::TooLarge { bytes: plain_bytes, limit });
     }
-    // The codec's overhead is the same with and without compression, and its output is never
-    // readable.
+    // With a codec, an answer has two headers. The codec's own overhead is left out, because it is the
+    // same with and without compression.
     let (header, plain) = if coder.is_set() {
         (2 * HEADER_BYTES, rest + 2 * HEADER_BYTES + plain_bytes)
     } else {
@@ -85,8 +85,8 @@ pub(crate) fn pack(
     }
 }
 
-/// Returns the compressed bytes of an answer if they save write units. `rest` is the record's size
-/// without them, `plain` its size without compression.
+/// Returns the compressed bytes of an answer if they save write units or, with a codec, any bytes. `rest`
+/// is the record's size without them, `plain` its size without compression.
 fn compressed(
     answer: &Answer,
     tail: &[u8],
@@ -102,8 +102,7 @@ fn compressed(
     }
     let bytes = compression::compress(answer, tail)?;
     let length = rest + bytes.len();
-    // If compression saves no unit, the readable form is better. A codec's output is never
-    // readable.
+    // If compression saves no unit, the readable form is better. A codec's output is not readable.
     let saves = if coder.is_set() { length < plain } else { units(length) < units(plain) };
     saves.then_some(bytes)
 }

@@ -31,7 +31,7 @@
 //!    if the [`Policy`] says so.
 //! 5. 2xx, 3xx except 304, and final errors such as 402 and 404 are stored. A replay has the header
 //!    `Idempotency-Replayed: true`. A status that rejects the request before anything was done, such as
-//!    400, 401, 403 or 422, frees the key, and so does 304. Any other status, an error or a panic is a
+//!    400, 401, 403 or 422, frees the key, and so do 304 and 412. Any other status, an error or a panic is a
 //!    failure: by default nothing is stored, and the next request runs the handler again.
 //!    [`Http::store_if`] has the table.
 //! 6. `Set-Cookie`, `Date` and hop-by-hop headers are never stored.

@@ -163,9 +163,9 @@ pub enum LargeAnswers {
     /// DynamoDB's 400 KB, whatever `above` is. The parts are written before the record is
     /// completed, and they expire with it.
     ///
-    /// The first run takes one additional round trip, and up to one additional write unit per part.
-    /// The crate limits the memory for an answer to two and a half times its size, so it sends the parts
-    /// of a large answer that does not compress in several round trips. Each replay takes one
+    /// The first run usually takes one additional round trip, and up to one additional write unit per
+    /// part. If a large answer does not compress, its parts take several round trips, because the crate
+    /// limits the memory for an answer to two and a half times its size. Each replay takes one
     /// additional round trip, or more if the answer is above a megabyte.
     ///
     /// The parts must be written within half of
@@ -209,8 +209,8 @@ pub use crate::protocol::policy::Outage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// The handler's answer. The crate logs an error. The caller has no reason to retry: a retry would run
-    /// the handler again once the lease has expired, unless the completion was applied.
+    /// The handler's answer. The crate logs an error. A repeat runs the handler again
+    /// once the lease has expired, unless the completion was applied.
     Answer,
     /// [`ErrorKind::OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
     Error,

@@ -67,8 +67,9 @@ impl Table {
         })
     }
 
-    /// Reads a part of the table, eventually consistent. In a table with a composite key, part 0 is all
-    /// keys with the prefix in the one partition that contains records, and other parts are empty.
+    /// Reads one of `parts` segments of the table, as a parallel scan does, eventually consistent. A table
+    /// with a composite key has all records in one partition. There, segment 0 is a query of this
+    /// partition, and the other segments are empty.
     ///
     /// `status` and `prefix` select the records that it returns. All items that it reads are billed.
     pub(crate) async fn scan(

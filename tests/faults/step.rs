@@ -67,9 +67,9 @@ impl Fate {
         Self::Stale,
     ];
 
-    /// The fates that are not equivalent. A lost request equals a delayed one that never arrives. A lost
-    /// reply equals a delayed request that arrives at once. The crate treats a server error as a broken
-    /// connection, and a conflict as a throttled request.
+    /// The fates that are not equivalent. A lost or hanging request equals a delayed one that never
+    /// arrives. A lost reply equals a delayed request that arrives at once. The crate treats a server error
+    /// as a broken connection, and a conflict as a throttled request.
     pub(crate) const DISTINCT: &[Self] = &[Self::Twice, Self::Late, Self::Throttle, Self::Stale];
 }
 

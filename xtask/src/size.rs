@@ -13,7 +13,7 @@ use crate::{
     workspace::{PACKAGE, Workspace},
 };
 
-/// The function whose size the README states, and its limit in MB.
+/// The function whose size `docs/benchmarks.md` states, and its limit in MB.
 const WATCHED: &str = "payments";
 const MAX_MEGABYTES: f64 = 3.0;
 

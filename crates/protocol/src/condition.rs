@@ -192,13 +192,14 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, because a later call can release the record. If `record` is COMPLETED: no.
-    ///   A call that replaces and then releases it leaves a later attempt, and every condition with this
-    ///   term names the owner or limits the attempt. (A release by hand is the exception.)
+    /// - `Status(Released)`: yes, unless `record` is COMPLETED. A RELEASED record that follows has another
+    ///   owner and a later attempt. Every condition with this term requires the earlier owner, or an
+    ///   attempt that is not later.
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
     ///   that was sent before the record was written can still arrive.
-    /// - The other terms: no. A condition has them only together with an owner, and no version repeats.
+    /// - The other terms: no. A condition of a record has them only together with an owner, and no version
+    ///   repeats.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {
             Self::Status(Status::Released) => {

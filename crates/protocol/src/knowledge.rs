@@ -14,8 +14,7 @@ pub struct Knowledge {
     /// a record proves that a delayed copy of it would be rejected.
     possible: Vec<Write>,
     seen: Seen,
-    /// This call has not learned the outcome of a transaction, or of a write that completes a record which
-    /// this call does not hold, such as a hook's resolution.
+    /// The outcome of a transaction, or of a hook's resolution as COMPLETED, is unknown.
     has_lost_completion: bool,
 }
 
@@ -42,7 +41,7 @@ impl Seen {
 pub struct NoCompletion(());
 
 impl NoCompletion {
-    /// For a call that sends no transaction. A hook's resolution is no completion in this sense.
+    /// For a call that sends no transaction and runs no handler.
     pub(crate) const fn without_completions() -> Self {
         Self(())
     }
@@ -67,8 +66,8 @@ impl Knowledge {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
-    /// The record that this reply has shown, if this call owns it. With `was_put`, also the RELEASED record,
-    /// under an id that no call has, that an applied put has written instead of an absent one.
+    /// The record that this reply has shown, if this call owns it. With `was_put`, a record that this call
+    /// has put counts too, whatever its owner is.
     pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),

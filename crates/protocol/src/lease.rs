@@ -19,7 +19,8 @@ impl Lease {
         }
     }
 
-    /// How much of the length may be over or uncertain when a response verifies the lease.
+    /// A response verifies a lease only if the time that is certainly left is at most this much shorter
+    /// than the length.
     pub fn slack(self, deadline: Option<Deadline>, margin: Duration) -> Duration {
         match (self, deadline) {
             (Self::Invocation, Some(_)) => margin,
@@ -107,7 +108,7 @@ impl Window {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) length: Duration,
-    /// How much of the length may be over or uncertain.
+    /// The time that is certainly left must be at most this much shorter than `length`.
     pub(crate) slack: Duration,
     /// How wrong a stamp may be.
     pub(crate) margin: Duration,

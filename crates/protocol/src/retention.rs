@@ -22,7 +22,7 @@ pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
 /// machine returns its result after the extension, and the extension does not change the result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Retention<T> {
-    /// When the write that was created last was stamped.
+    /// When the latest write was stamped.
     stamped_at: Uptime,
     /// The extension that was sent, and the result to return after it.
     extending: Option<(Write, T)>,

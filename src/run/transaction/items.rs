@@ -98,8 +98,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Lower bounds of the largest item or value, and of what counts for the transaction's size. An item
-    /// that is too large can pass this check. DynamoDB then rejects it.
+    /// Two sizes in bytes: of the larger of the item (or key) and the largest value of the expressions, and
+    /// of the item (or key) alone. They are lower bounds, so DynamoDB may reject what passes this check.
     fn bytes(&self) -> (usize, usize) {
         let known = record::item_bytes(self.item, Bound::Lower);
         let values = self.values.into_iter().flat_map(HashMap::values);

@@ -16,8 +16,9 @@ use dynamodb_idempotency_protocol::{
 /// What has happened to the key since its record was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
-    /// The callers whose effects were applied, one bit each, and the number of applied effects.
+    /// The callers whose effects were applied, one bit each.
     applied: u8,
+    /// The number of applied effects.
     effects: u8,
     /// The attempt of the execution that began last.
     attempt: u32,

@@ -206,8 +206,8 @@ impl Finish {
         retained.max(self.lease_expires_at()).seconds_up()
     }
 
-    /// Like [`expires_at`](Self::expires_at), for a record whose answer has parts. The parts are written
-    /// once, so the time includes the tries of the completion and the renewals meanwhile.
+    /// When the parts of an answer expire. This is not before the record expires, even if the completion
+    /// takes all of its tries and the lease is renewed meanwhile.
     pub fn parts_expire_at(&self, stamp: Stamp) -> i64 {
         let ended_at = self.next_completion(stamp.at);
         let renewed = self.rules.lease.renewed(self.rules.deadline).unwrap_or_default();

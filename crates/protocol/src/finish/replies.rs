@@ -89,7 +89,7 @@ impl Finish {
         }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
-            // A failing execution that has sent no commit did not write this answer, so the answer stays.
+            // This execution has sent no completion, so other software has written the answer. It stays.
             Some((State::Completed, _))
                 if matches!(purpose, Purpose::Fail { .. }) && self.completed_at.is_none() =>
             {
