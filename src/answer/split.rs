@@ -104,7 +104,8 @@ impl Manifest {
         let is_short = self.plain_bytes <= SHORT_BYTES;
         let room = if is_short { room.max(MIN_BYTES_IN_FLIGHT) } else { room };
         let parts = usize::try_from(self.parts).unwrap_or(usize::MAX);
-        // The last part may be smaller, so three quarters of a part count as one.
+        // Rounded: the room for three quarters of a part counts as room for one, because the last part may
+        // be smaller than the others.
         let writes = (room.saturating_mul(parts) + self.bytes / 4) / self.bytes.max(1);
         writes.clamp(1, MAX_PARTS_IN_FLIGHT)
     }

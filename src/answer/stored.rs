@@ -23,7 +23,7 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
-    /// Returns the attribute. Each write creates its own, so an answer is copied only once.
+    /// Returns the attribute, with a copy of the answer.
     pub(crate) fn attribute(&self) -> AttributeValue {
         match self {
             Self::Readable(answer) => answer.readable(),

@@ -146,7 +146,7 @@ pub enum ErrorKind {
     /// - A step ran, and its result was not confirmed. A later attempt may run it again.
     OutcomeUnknown,
     /// The item under this key is not a valid record: another program wrote it, `format` is missing or
-    /// unknown, or an attribute is missing or has another type. **Look at the item.** Nothing ran. The
+    /// below 1, or an attribute is missing or has another type. **Look at the item.** Nothing ran. The
     /// crate never overwrites the item.
     UnknownRecord,
     /// A newer version of this crate wrote the record, and this version does not know its `format` or

@@ -29,8 +29,8 @@
 //! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events are compared by their
 //!    JSON value. To compare only parts of them, use [`Event::fingerprint`].
 //! 3. The lease follows the deadline of the invocation, from its `Context`.
-//! 4. A repeat gets the first run's answer. If an asynchronous invocation fails, Lambda retries it with
-//!    the same event.
+//! 4. A repeat gets the first run's answer. If an asynchronous invocation fails, Lambda sends the same
+//!    event again. After a failure of the handler, it runs again by default.
 //! 5. Lambda accepts an answer of at most 6,291,556 bytes of JSON. The crate does not store a larger
 //!    one. Lambda then reports the first run as failed, and repeats fail with
 //!    [`ErrorKind::AnswerUnavailable`].

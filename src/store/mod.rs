@@ -49,8 +49,8 @@ pub(crate) use self::observer::{Snapshot, observable};
 #[cfg(feature = "admin")]
 pub use self::sweep::Expired;
 
-/// A table and its client. Each request has a time limit of at most `request_timeout`. If no response
-/// has arrived by then, its result is unknown.
+/// A table and its client. Each request for a record has a time limit of at most
+/// `request_timeout`. If no response has arrived by then, its result is unknown.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Made by [`observable`].
@@ -136,9 +136,8 @@ impl Table {
         self.put(item, condition, limit).await
     }
 
-    /// Stores a step, as a member of the map of steps or as a new map. A delayed request changes
-    /// nothing. An owner stores only one value under a name, so a member already has that value. A new
-    /// map is rejected, because the record has a map by then.
+    /// Stores a step, as a member of the map of steps or as a new map. Once the step is stored, a delayed
+    /// copy of the request changes nothing: the member already has this value, and a new map is rejected.
     pub(crate) async fn store_step(
         &self,
         (key, owner): (&RecordKey, OwnerId),

@@ -39,7 +39,7 @@ pub enum Attribute {
     Format,
     /// The results of the steps that are done, until the operation completes.
     Steps,
-    /// How many attempts were released or undone.
+    /// How many earlier attempts were released or undone.
     ReleasedAttempts,
 }
 

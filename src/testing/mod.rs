@@ -28,7 +28,8 @@
 //! ```
 //!
 //! `SandboxRecord::request` gives a record the fingerprint of an HTTP request. To get a record with
-//! a message's fingerprint, let the consumer handle the message once, and then change the record.
+//! a message's fingerprint, let the consumer handle the message once. A method that then changes the
+//! record, such as `pending`, keeps the fingerprint.
 //!
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 

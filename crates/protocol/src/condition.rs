@@ -192,13 +192,13 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, unless `record` is COMPLETED. A RELEASED record that follows has another
-    ///   owner and a later attempt. Every condition with this term requires the earlier owner, or an
-    ///   attempt that is not later.
+    /// - `Status(Released)`: yes, unless `record` is COMPLETED. Then another owner must replace it, with a
+    ///   later attempt, before the record can be RELEASED. A condition with this term requires an earlier
+    ///   owner, or an attempt that is not later. (`docs/protocol.md` has the exception: a release by hand.)
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
     ///   that was sent before the record was written can still arrive.
-    /// - The other terms: no. A condition of a record has them only together with an owner, and no version
+    /// - The other terms: no. A condition of a record has them only next to an `Owner` term, and no version
     ///   repeats.
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {

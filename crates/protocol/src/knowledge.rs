@@ -10,8 +10,8 @@ use crate::write::{Form, Write};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge {
     me: OwnerId,
-    /// The writes of this call that DynamoDB may still apply. An applied or rejected write stays here until
-    /// a record proves that a delayed copy of it would be rejected.
+    /// The writes of this call that DynamoDB may still apply. A write stays here until a delayed copy of
+    /// it would certainly be rejected.
     possible: Vec<Write>,
     seen: Seen,
     /// The outcome of a transaction, or of a hook's resolution as COMPLETED, is unknown.
@@ -35,8 +35,8 @@ impl Seen {
     }
 }
 
-/// Proof that no completion of this call was applied or can still be applied. The handler may have run.
-/// [`Knowledge::no_effect`] creates it, and so does an acquisition that sends no transactions.
+/// Proof that no answer of this call's handler or transaction was stored, or can still be stored. The
+/// handler may have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoCompletion(());
 
@@ -66,8 +66,8 @@ impl Knowledge {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
-    /// The record that this reply has shown, if this call owns it. With `was_put`, a record that this call
-    /// has put counts too, whatever its owner is.
+    /// The record whose `expires_at` this call has stamped, if this reply has shown it: the call's own
+    /// record, or the one that its put (`was_put`) has written.
     pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),

@@ -9,7 +9,7 @@ pub struct Header {
     pub owner: OwnerId,
     pub state: State,
     pub attempt: u32,
-    /// How many of the attempts were released or undone. They do not count for `max_attempts`.
+    /// How many earlier attempts were released or undone. They do not count for `max_attempts`.
     pub released_attempts: u32,
     pub created_at: Timestamp,
     /// Only in a finished record. No two completions of one owner have the same time.

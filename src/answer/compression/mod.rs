@@ -1,8 +1,9 @@
 //! Compresses the bytes of answers.
 //!
 //! Compressed bytes are returned only if they are fewer than the plain bytes. [`pack`](super::pack())
-//! uses them only if they save write units. An answer is skipped if its `Content-Encoding` or
-//! `Content-Type` shows that it is compressed already. Of a large answer, a sample is tried first.
+//! uses them only if they save write units (with a codec: bytes). An answer is skipped if its
+//! `Content-Encoding` or `Content-Type` shows that it is compressed already. Of a large answer, a sample is
+//! tried first.
 
 #[cfg_attr(feature = "compression", path = "zstd.rs")]
 #[cfg_attr(not(feature = "compression"), path = "absent.rs")]

@@ -98,8 +98,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Two sizes in bytes: of the larger of the item (or key) and the largest value of the expressions, and
-    /// of the item (or key) alone. They are lower bounds, so DynamoDB may reject what passes this check.
+    /// Two sizes in bytes, both lower bounds. The first is that of the item (or key) or of the largest value
+    /// in the expressions, whichever is larger. The second is that of the item (or key) alone.
     fn bytes(&self) -> (usize, usize) {
         let known = record::item_bytes(self.item, Bound::Lower);
         let values = self.values.into_iter().flat_map(HashMap::values);

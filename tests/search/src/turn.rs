@@ -248,7 +248,7 @@ impl<'a> Turn<'a> {
         self.drop_request(renewal);
     }
 
-    /// The handler was stopped, and before that, no commit had ended the operation.
+    /// The handler was stopped, and no commit has stored an answer.
     pub(crate) fn leaves_as_it_is(mut self, mut execution: Execution) -> Self {
         self.give_up_renewal(&mut execution);
         self.state.ledger.excused = true;

@@ -67,7 +67,7 @@ pub enum CallResult {
     Reconciled,
     /// The transaction was applied.
     Executed,
-    /// The handler did not run, and no completion of this call was applied or will be applied.
+    /// The handler did not run, and no transaction of this call was applied or will be applied.
     Nothing(Reason, NoCompletion),
     /// A transaction may have been applied, or may still be applied.
     Unknown,

@@ -139,8 +139,8 @@ impl Acquisition {
         let record = match seen.state {
             // The owner stays, because the keys of the answer's parts contain it.
             State::Completed => Header { expires_at: seen.expires_at + 1, ..seen.clone() },
-            // The owner stays, because it may be slow and still complete the record. The new end is later:
-            // from an earlier end, a delayed renewal could restore the end that the transaction requires.
+            // The owner stays, because it may be slow and still complete the record. The new end is later,
+            // because a renewal only moves an end later: none restores the end that the transaction requires.
             State::Pending { lease_expires_at } => {
                 let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
                 Header { state, ..seen.clone() }
