@@ -102,8 +102,8 @@ pub enum ErrorKind {
     /// While the handler ran, either the lease expired and another execution took over, or the record was
     /// deleted. This execution's answer was not stored. **Retry with the same key** to get the other
     /// owner's answer. No commit was or will be written. A
-    /// [step](crate::Execution::step) also returns this error if the lease has only expired. Its work did
-    /// not start, unless [`step_ran`](Error::step_ran) is `true`.
+    /// [step](crate::Execution::step) returns this error as soon as the lease has expired, even if no other
+    /// execution has taken over. Its work did not start, unless [`step_ran`](Error::step_ran) is `true`.
     LeaseLost,
     /// The lease expired or was lost while the handler ran, and the handler was stopped
     /// ([`LeaseExpired::Stop`](crate::policy::LeaseExpired::Stop)). **All or part of its effect may

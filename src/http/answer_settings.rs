@@ -32,7 +32,7 @@ impl Http {
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use http::StatusCode;
     ///
-    /// // A later request may find what this one did not.
+    /// // 404 is not stored: what is missing now may exist later.
     /// let http = idempotency
     ///     .http("payments")
     ///     .store_if(|status| status.is_success() || status == StatusCode::PAYMENT_REQUIRED);

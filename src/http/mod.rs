@@ -44,8 +44,8 @@
 //!
 //! The handler finds its [`Execution`](crate::Execution) in the extensions of the request. An answer is
 //! stored before its first byte is sent, so bodies are held in memory, without trailers. If a request
-//! passes through, its body and the response's body stream. An answer that is too long to be stored
-//! streams if you set [`Http::stream_large_answers`].
+//! passes through, the crate streams its body and the body of the response. An answer that is too long
+//! to be stored streams if you set [`Http::stream_large_answers`].
 //!
 //! **Authenticate first.** Every client that sends the key and the same request gets the replay, and
 //! the handler does not run. Authenticate in an outer layer or an authorizer, and separate clients with
@@ -338,7 +338,7 @@ impl Http {
     }
 
     /// Sets which parts of a request must be the same in a repeat. Default: method, path, query and
-    /// body.
+    /// body; for webhooks not the body.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -36,7 +36,8 @@ pub enum ProblemKind {
     TenantMissing,
     /// 400: the request names several tenants, or one that cannot be read.
     TenantInvalid,
-    /// 401: a webhook is not signed by its sender, or was signed too long ago or in the future. Nothing ran.
+    /// 401: a webhook is not signed by its sender, or was signed too long ago or too far in the future.
+    /// Nothing ran.
     SignatureInvalid,
     /// 400: the request's body could not be read.
     BodyUnreadable,

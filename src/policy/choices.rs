@@ -99,7 +99,7 @@ pub use crate::protocol::policy::Completed;
 
 /// What a call sends to DynamoDB first. This decides the cost of a first run and of a repeat.
 ///
-/// No setting lets a handler run before the write that acquires the key.
+/// Whatever it sends first, a call acquires its key before its handler runs.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -132,11 +132,11 @@ pub use crate::protocol::policy::FirstRequest;
 pub enum Compression {
     /// Compresses an answer with zstd if that saves write units.
     ///
-    /// Needs the feature `compression`; without it, this is the same as `Off`. Two kinds of answers
+    /// Needs the feature `compression`; without it, nothing is compressed. Two kinds of answers
     /// are stored uncompressed: those whose record has at most 1 KB, and those that are compressed
     /// already (as `Content-Encoding`, `Content-Type` or a sample shows).
     Auto,
-    /// No compression. Answers that were stored compressed are still read.
+    /// No compression. With the feature `compression`, answers that were stored compressed are still read.
     Off,
 }
 

@@ -191,8 +191,8 @@ impl Core {
                 return Err(Unread::Gone("its parts are larger than they should be".to_owned()));
             }
             parts.push(part);
-            // While `MAX_PARTS_IN_FLIGHT` parts or more are still to come, parts are copied as they arrive. The
-            // parts after that are copied together at the end.
+            // The last `MAX_PARTS_IN_FLIGHT` parts are kept until all have arrived, and are then copied
+            // together. The parts before them are copied as they arrive.
             if reads.size_hint().0 < MAX_PARTS_IN_FLIGHT {
                 continue;
             }

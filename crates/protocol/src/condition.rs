@@ -192,9 +192,11 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, unless `record` is COMPLETED. Then another owner must replace it, with a
-    ///   later attempt, before the record can be RELEASED. A condition with this term requires an earlier
-    ///   owner, or an attempt that is not later. (`docs/protocol.md` has the exception: a release by hand.)
+    /// - `Status(Released)`: yes, unless `record` is COMPLETED. A COMPLETED record becomes RELEASED only after
+    ///   another owner has replaced it, under a later attempt (`docs/protocol.md` has the exception). A
+    ///   condition with this term also names an owner from before that replacement
+    ///   ([`unchanged`](Condition::unchanged)), or limits the attempt to one from before it
+    ///   ([`completable_by`](Condition::completable_by)). So it fails on that RELEASED record.
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
     ///   that was sent before the record was written can still arrive.

@@ -66,8 +66,10 @@ impl Knowledge {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
-    /// The record whose `expires_at` this call has stamped, if this reply has shown it: the call's own
-    /// record, or the one that its put (`was_put`) has written.
+    /// The record that this reply has shown, if this call has stamped its `expires_at`. Usually this is the
+    /// call's own record. After a put (`was_put`) it can also be a RELEASED record under an id that no call
+    /// has: the call puts it when its transaction on an absent record, or an acquisition that it undoes, is
+    /// in doubt.
     pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),
@@ -105,8 +107,8 @@ impl Knowledge {
         match result {
             WriteResult::Applied => self.see(Some(write.applied_to(self.seen.record()))),
             WriteResult::Rejected(record) => {
-                // Only the reply to a transaction reports earlier tries in doubt. An earlier try of any
-                // other write may still be applied, unless DynamoDB would reject it because of the record.
+                // The reply to a transaction says whether an earlier try is in doubt. Replies to other
+                // writes do not, so these writes stay in `possible` until a record rules them out.
                 if write.form == Form::Transaction && !is_in_doubt {
                     self.was_not_applied(write);
                 }

@@ -13,7 +13,7 @@ use dynamodb_idempotency_protocol::{
     Window, WriteResult,
 };
 
-/// What has happened to the key. A deletion of the record resets all but `applied`.
+/// What has happened to the key. A deletion or replacement of the record resets all but `applied`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
     /// The callers whose effects were applied, one bit each.
