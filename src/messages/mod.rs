@@ -27,9 +27,9 @@
 //! |---|---|---|---|---|---|
 //! | SQS standard | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | none | that message |
 //! | SQS FIFO | [`sqs`](crate::Idempotency::sqs) | attribute `Idempotency-Key` | body | message group | that message and the rest of its group |
-//! | Kinesis | [`kinesis`](crate::Idempotency::kinesis) | broker's id | data | shard; by `Key`, partition key | the first failed record; it and all later ones are delivered again |
-//! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard; by `Key`, item | the first failed record; it and all later ones are delivered again |
-//! | Kafka | [`kafka`](crate::Idempotency::kafka) | header `Idempotency-Key` | value | partition; by `Key`, record key | a failed invocation; after [`report_each`](Consumer::report_each), that record and the rest of its group |
+//! | Kinesis | [`kinesis`](crate::Idempotency::kinesis) | broker's id | data | shard; with `Order::Key`, the partition key | the first failed record; it and all later ones are delivered again |
+//! | DynamoDB Streams | [`dynamodb_streams`](crate::Idempotency::dynamodb_streams) | broker's id | the record's JSON | shard; with `Order::Key`, the item's key | the first failed record; it and all later ones are delivered again |
+//! | Kafka | [`kafka`](crate::Idempotency::kafka) | header `Idempotency-Key` | value | partition; with `Order::Key`, the record's key | a failed invocation; after [`report_each`](Consumer::report_each), that record and the rest of its group |
 //! | SNS | [`sns`](crate::Idempotency::sns) | attribute `Idempotency-Key` | `Message` | none | a failed invocation |
 //! | EventBridge | [`eventbridge`](crate::Idempotency::eventbridge) | broker's id | `detail` | none, one event per invocation | a failed invocation |
 //! | S3 | [`s3`](crate::Idempotency::s3) | broker's id | the record's JSON | none | a failed invocation |

@@ -2,7 +2,7 @@
 
 /// How long an owner holds the key.
 ///
-/// If a lease is too short, a second execution can start while a slow first one still runs. If it
+/// If a lease is too short, a slow handler is stopped, and may already have had its effect. If it
 /// is too long, the key of a crashed owner stays locked longer than necessary.
 ///
 /// ```

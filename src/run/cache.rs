@@ -19,8 +19,8 @@ const ENTRY_BYTES: usize = 256;
 /// A typical size of an entry, from which follows the number of entries that `quick_cache` expects.
 const TYPICAL_ENTRY_BYTES: usize = 2048;
 
-/// The number of counters in [`Cache::generations`]. Invalidating a key also discards late answers of the other
-/// keys with the same counter.
+/// The number of counters in [`Cache::generations`]. If a key is invalidated, answers to requests in flight
+/// are not cached, neither for this key nor for others with the same counter.
 const STRIPES: usize = 64;
 
 #[derive(Debug)]

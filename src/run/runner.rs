@@ -195,7 +195,8 @@ async fn finish<V, E>(
     outcome
 }
 
-/// Warns that a running handler was dropped. Its record stays PENDING until the lease expires.
+/// Warns that a running handler was dropped. Its record stays PENDING, and the key is locked until the
+/// lease expires.
 struct EarlyDrop<'a>(&'a Execution);
 
 impl Drop for EarlyDrop<'_> {

@@ -192,16 +192,16 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, unless `record` is COMPLETED. A COMPLETED record becomes RELEASED only after
-    ///   another owner has replaced it, under a later attempt (`docs/protocol.md` has the exception). A
-    ///   condition with this term also names an owner from before that replacement
-    ///   ([`unchanged`](Condition::unchanged)), or limits the attempt to one from before it
-    ///   ([`completable_by`](Condition::completable_by)). So it fails on that RELEASED record.
+    /// - `Status(Released)`: yes, unless `record` is COMPLETED. Before a COMPLETED record can become RELEASED,
+    ///   another owner must replace it, with a higher attempt number. (`docs/protocol.md` has the exception.)
+    ///   Two conditions have this term, and neither holds for that RELEASED record:
+    ///   [`unchanged`](Condition::unchanged) requires the owner of a record that was RELEASED before, and
+    ///   [`completable_by`](Condition::completable_by) an attempt number that is at most the sender's.
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
     ///   that was sent before the record was written can still arrive.
-    /// - The other terms: no. A condition of a record has them only next to an `Owner` term, and no version
-    ///   repeats.
+    /// - The other terms: no. They occur only next to an `Owner` term, and no version repeats. (Renewals and
+    ///   the writes of parts are not judged here.)
     fn may_hold_later(&self, record: Option<&Header>) -> bool {
         match self {
             Self::Status(Status::Released) => {

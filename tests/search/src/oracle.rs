@@ -13,7 +13,7 @@ use dynamodb_idempotency_protocol::{
     Window, WriteResult,
 };
 
-/// What has happened to the key. A deletion or replacement of the record resets all but `applied`.
+/// What has happened to the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
     /// The callers whose effects were applied, one bit each.
@@ -204,7 +204,7 @@ impl State {
             Reason::Mismatch if row.has_equal_requests() => {
                 self.violate("a mismatch among equal requests");
             }
-            // After a fault, other calls may have changed the record between the writes of this call.
+            // Allowed: after a fault, the call has given up a key whose record other calls kept changing.
             Reason::InProgress { lease_left }
                 if !shown.another_at_work && lease_left.is_zero() && self.faults < row.faults => {}
             Reason::InProgress { .. } if !shown.another_at_work => {

@@ -82,8 +82,9 @@ pub(crate) struct Execution {
     /// A renewal of the lease.
     pub(crate) renewal: Option<Request>,
     pub(crate) is_protected: bool,
-    /// How many steps it knows to be stored, and whether it or an earlier attempt has sent one.
+    /// How many steps it knows to be stored.
     pub(crate) steps: usize,
+    /// Whether it or an earlier attempt has sent a step.
     pub(crate) has_stepped: bool,
     pub(crate) commits: Vec<Committed>,
     /// Its answer is being stored.

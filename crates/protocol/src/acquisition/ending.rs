@@ -26,7 +26,7 @@ impl Acquisition {
     }
 
     /// Ends the call after an error. In an outage, the result is [`Reason::InProgress`] if another owner's
-    /// lease is live. If no other lease is live, the handler can run without a record ([`Outage::Open`]).
+    /// lease is live. If no other lease was seen, the handler can run without a record ([`Outage::Open`]).
     pub(super) fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.goal == Goal::Own {
             // The other lease may have expired since.

@@ -154,7 +154,7 @@ impl Finish {
             self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();
         let has_no_effect = self.knowledge.no_effect().is_some() && !may_be_replaced;
         match purpose {
-            // Another call can own the record before the lease expires only if an earlier try was applied.
+            // The lease has not expired, so no call has taken over. An earlier try has freed the key.
             Purpose::Fail { is_in_doubt: true }
                 if self.window.is_some_and(|held| !now.is_over(held.end)) =>
             {
