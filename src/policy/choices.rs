@@ -173,8 +173,8 @@ pub enum LargeAnswers {
     /// not renewed, they must also be written within half of its remaining time. If a part is not
     /// written in time, the answer is stored in the record, provided it fits.
     ///
-    /// This is the same as `InRecord` if the scope is too long for the keys of parts (within 80
-    /// bytes of the limit of the table's key).
+    /// The key of a part contains the scope and is longer than it. If the scope is within 80 bytes of the
+    /// limit of the table's key, parts cannot be written, and this is the same as `InRecord`.
     ///
     /// The answer of a commit or a transaction is always stored in its record.
     InParts {

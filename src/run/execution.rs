@@ -249,10 +249,10 @@ impl Execution {
     ///
     /// The caller gets the handler's answer, but it is not stored. The record is released, so a request with
     /// the same key may have another payload. If an earlier attempt left a kept failure, an expired lease or
-    /// [steps](Self::step), that record is put back instead, with this attempt's number. The key then stays
-    /// reserved for the same request, and this attempt does not count for
-    /// [`Failure::Retain`](crate::policy::Failure::Retain). If this execution has stored steps, the record
-    /// is kept, and the next attempt skips them.
+    /// [steps](Self::step), that record is put back instead, and the key stays reserved for the same request.
+    /// The next attempt gets the next higher number, but [`Failure::Retain`](crate::policy::Failure::Retain)
+    /// does not count this attempt. If this execution has stored steps, the record is kept, and the next
+    /// attempt skips them.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
