@@ -22,7 +22,7 @@ impl Http {
     /// | 400, 401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 422, 428, 431 | a rejection: nothing was done, and the client can correct the request and keep its key |
     /// | 304, 412 | a rejection: a precondition was false, and may be true for the next request |
     /// | 408, 409, 425, 429 | a failure: the client should send the same request again |
-    /// | 5xx, and a status of the first row that your function does not select | a failure |
+    /// | any other status, also one of the first row that your function does not select | a failure |
     ///
     /// To store all responses, use `|status| status.as_u16() >= 200`. Interim responses (1xx) are not
     /// answers, and storing them is a configuration error. If the function panics, the request counts

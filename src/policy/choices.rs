@@ -2,8 +2,8 @@
 
 /// How long an owner holds the key.
 ///
-/// If a lease is too short, a slow handler is stopped, and may already have had its effect. If it
-/// is too long, the key of a crashed owner stays locked longer than necessary.
+/// If a lease is too short, a slow handler is stopped, and may already have had its effect; under
+/// [`LeaseExpired::Continue`], a second execution can start while it still runs. If the lease is too long, the key of a crashed owner stays locked longer than necessary.
 ///
 /// ```
 /// use std::time::Duration;

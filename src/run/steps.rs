@@ -53,8 +53,8 @@ impl Execution {
     /// The result is stored as JSON: see [`run`](crate::Call::run) for values that JSON cannot represent.
     ///
     /// Names have 1 to 255 bytes, and an execution uses each name once. Names and result types are stored:
-    /// do not change them while operations are unfinished. An owner never releases a record with steps. After a
-    /// failure under [`Failure::Release`](crate::policy::Failure::Release), and after a
+    /// do not change them while operations are unfinished. An owner never releases a record with steps.
+    /// After a failure under [`Failure::Release`](crate::policy::Failure::Release), and after a
     /// [`discard`](Self::discard) that follows a step, the record is kept as FAILED, and the next call
     /// continues after the steps. The completion removes the steps.
     ///

@@ -74,16 +74,19 @@ impl Table {
         let units = tables.map(|of_each| {
             of_each.iter().filter_map(ConsumedCapacity::capacity_units).sum::<f64>()
         });
-        let (outcome, is_open) = match answer {
+        let (outcome, is_in_doubt) = match answer {
             Ok(_) => (WriteResult::Applied, false),
-            Err(error) => self.transaction_result(error, items, has_record),
+            Err(error) => {
+                let (outcome, is_open) = self.transaction_result(error, items, has_record);
+                (outcome, is_open || seen.in_doubt)
+            }
         };
         let name = match &outcome {
             WriteResult::Conflict(_) => "refused",
             outcome => result_name(outcome),
         };
         stopwatch.store("TransactWriteItems", name, units);
-        Reply { outcome, is_in_doubt: is_open || seen.in_doubt, time: seen.time }
+        Reply { outcome, is_in_doubt, time: seen.time }
     }
 
     /// Classifies an error. Also returns whether a request with the same token may have been

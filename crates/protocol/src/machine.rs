@@ -55,8 +55,7 @@ impl<M: Machine> Machine for &Mutex<M> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
     pub outcome: Outcome,
-    /// An earlier try is in doubt. The library sets this only for a transaction. It means nothing if the
-    /// transaction was applied.
+    /// An earlier try is in doubt. The library sets this only for a transaction.
     pub is_in_doubt: bool,
     /// Store time, as the response showed it.
     pub time: Option<StoreTime>,
