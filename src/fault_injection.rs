@@ -7,37 +7,20 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-const IS_ON: bool = cfg!(feature = "fault-injection");
-
-/// What can be broken outside the machines. `tests/search` breaks the rules of the machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
-pub enum FaultPoint {
-    /// The local cache returns answers past their retention.
-    CachePastRetention,
-    /// The local cache returns answers to requests with other payloads.
-    CacheAnyFingerprint,
-    /// A record is completed before the parts of its answer are written.
-    CompleteBeforeParts,
-    /// A handler is polled after its lease has expired.
-    PollAfterTheLease,
-    /// A key whose completion is unconfirmed is released.
-    ReleaseAfterUnconfirmed,
-    /// An answer whose parts were not written is lost, although it fits into the record.
-    LoseUnwrittenAnswers,
-}
+pub use crate::protocol::fault_point::FaultPoint;
+pub(crate) use crate::protocol::fault_point::is_broken;
+#[cfg(feature = "fault-injection")]
+pub use crate::protocol::fault_point::set_broken as set_fault_points;
+
+const IS_ON: bool = cfg!(feature = "fault-injection");
 
 type Entropy = Box<dyn FnMut(&mut [u8])>;
 
 // Each thread runs one simulation.
 thread_local! {
     static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
-    static BROKEN: Cell<&'static [FaultPoint]> = const { Cell::new(&[]) };
     static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
-}
-
-pub(crate) fn is_broken(point: FaultPoint) -> bool {
-    IS_ON && BROKEN.get().contains(&point)
 }
 
 pub(crate) fn part_bytes() -> Option<usize> {
@@ -68,12 +51,6 @@ impl ClockShift {
 #[cfg(feature = "fault-injection")]
 pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
     ENTROPY.set(Some(Box::new(source)));
-}
-
-/// Breaks only these points on this thread.
-#[cfg(feature = "fault-injection")]
-pub fn set_fault_points(broken: &'static [FaultPoint]) {
-    BROKEN.set(broken);
 }
 
 /// Splits answers on this thread into parts of this size.

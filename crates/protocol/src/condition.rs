@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::owner::OwnerId;
 use crate::record::{Completion, Header, State, Status, Version};
 use crate::time::Timestamp;
@@ -66,9 +67,14 @@ impl Condition {
     /// The record has not changed since it was seen.
     pub fn unchanged(seen: &Version) -> Self {
         let steps = seen.steps.map_or(Term::NoSteps, Term::Steps);
-        let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status), steps];
+        if is_broken(FaultPoint::CompareOwnerAlone) {
+            return Self::all(&[Term::Owner(seen.owner)]);
+        }
+        let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status)];
+        terms.extend((!is_broken(FaultPoint::CompareNoSteps)).then_some(steps));
         terms.extend(seen.lease_expires_at.map(Term::LeaseExpiresAt));
-        if let Some(Completion { attempt, expires_at }) = seen.completion {
+        let completion = seen.completion.filter(|_| !is_broken(FaultPoint::CompareNoCompletion));
+        if let Some(Completion { attempt, expires_at }) = completion {
             // No later record of its owner has a lower attempt, so "at most" means "the same".
             terms.extend([Term::AttemptAtMost(attempt), Term::ExpiresAt(expires_at)]);
         }
@@ -91,6 +97,11 @@ impl Condition {
     pub fn completable_by(owner: OwnerId, attempt: u32) -> Self {
         let released = [Term::Status(Status::Released), Term::AttemptAtMost(attempt)];
         Self::held_by_or_absent(owner).or(&released)
+    }
+
+    /// The condition, or none if this rule is broken.
+    pub(crate) fn unless(self, point: FaultPoint) -> Self {
+        if is_broken(point) { Self::all(&[]) } else { self }
     }
 
     /// Adds a term to each alternative.
@@ -145,7 +156,10 @@ impl Condition {
     pub(crate) fn prospect(&self, sender: &OwnerId, record: Option<&Header>) -> Prospect {
         let is_holder = record.is_some_and(|record| record.is_pending_of(sender));
         let prospects = self.alternatives().map(|terms| {
-            if all_hold(terms, record) {
+            if terms.is_empty() {
+                // Only a broken rule sends a write without a condition. The machine does not know it.
+                Prospect::Impossible
+            } else if all_hold(terms, record) {
                 Prospect::Possible
             } else if requires_holder(terms, sender) && !is_holder {
                 Prospect::AfterAcquisition
@@ -177,11 +191,15 @@ impl Term {
         let Some(record) = record else { return matches!(self, Self::Absent | Self::NoSteps) };
         let lease = record.state.lease_expires_at();
         match self {
+            Self::Absent if is_broken(FaultPoint::TakeReleasedUnfenced) => {
+                record.state == State::Released
+            }
             Self::Absent => false,
             Self::Owner(owner) => record.owner == *owner,
             Self::Status(status) => record.state.status() == *status,
             Self::LeaseExpiresAt(at) => lease == Some(*at),
             Self::LeaseExpiresBefore(at) => lease.is_some_and(|lease| lease < *at),
+            Self::AttemptAtMost(_) if is_broken(FaultPoint::ReleasedRefuses) => false,
             Self::AttemptAtMost(attempt) => record.attempt <= *attempt,
             Self::NoSteps => record.steps.is_none(),
             Self::Steps(count) => record.steps == Some(*count),

@@ -2,6 +2,7 @@
 //! returned last.
 
 use crate::condition::Prospect;
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
 use crate::record::Header;
@@ -41,6 +42,11 @@ impl Seen {
 pub struct NoCompletion(());
 
 impl NoCompletion {
+    /// For a broken rule.
+    pub(crate) const fn unproved() -> Self {
+        Self(())
+    }
+
     /// For a call that sends no transaction and runs no handler.
     pub(crate) const fn without_completions() -> Self {
         Self(())
@@ -124,6 +130,9 @@ impl Knowledge {
                 if !is_in_doubt =>
             {
                 self.was_not_applied(write);
+            }
+            WriteResult::Unknown(_) if is_broken(FaultPoint::ForgetDoubt) => {
+                self.was_not_applied(write)
             }
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::policy::Lease;
 use crate::time::{Deadline, Now, StoreTime, Timestamp};
 
@@ -90,7 +91,8 @@ impl Window {
             let store = now.guess().0;
             (now.local, bounds.left(lease_expires_at, store, store, Duration::ZERO))
         };
-        Some(Self { lease_expires_at, end: seen.plus(left?) })
+        let left = if is_broken(FaultPoint::OwnersClock) { bounds.length } else { left? };
+        Some(Self { lease_expires_at, end: seen.plus(left) })
     }
 
     /// The window after a later response. If this machine's two clocks have moved by different amounts since

@@ -22,6 +22,7 @@
 mod acquisition;
 mod condition;
 mod decide;
+pub mod fault_point;
 mod finish;
 mod knowledge;
 mod lease;

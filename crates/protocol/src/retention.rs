@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::condition::Condition;
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Command, Outcome, Reply};
 use crate::record::{Header, State};
 use crate::rules::Rules;
@@ -100,7 +101,7 @@ fn extension(
     stamped_at: Uptime,
     time: Option<StoreTime>,
 ) -> Option<Write> {
-    let time = time?;
+    let time = time.filter(|_| !is_broken(FaultPoint::RetentionUnverified))?;
     let kept_for = match shown.state {
         State::Completed | State::Failed => rules.retention,
         State::Released => RELEASED_FOR,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::{Bounds, LeaseTerm, Window};
 use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
 use crate::time::{Deadline, Now, Stamp, StoreTime, Timestamp, Uptime};
@@ -95,7 +96,9 @@ impl Rules {
     fn term_from(&self, begins: Timestamp, length: Duration) -> LeaseTerm {
         let lease_expires_at = begins.plus(length);
         // An abandoned record is kept for the retention as well.
-        let expires_at = lease_expires_at.plus(self.retention).seconds_up();
+        let begins =
+            if is_broken(FaultPoint::ExpireBeforeLease) { begins } else { lease_expires_at };
+        let expires_at = begins.plus(self.retention).seconds_up();
         LeaseTerm { lease_expires_at, expires_at }
     }
 

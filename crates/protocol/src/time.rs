@@ -10,6 +10,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::fault_point::{FaultPoint, is_broken};
+
 /// Milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -134,6 +136,12 @@ impl Deadline {
     pub fn left(self, now: Local) -> Duration {
         let by_wall = self.wall.since(now.wall);
         let by_uptime = Timestamp(self.uptime.0).since(Timestamp(now.uptime.0));
+        if is_broken(FaultPoint::TrustTheWallClock) && self.wall.0 != i64::MAX {
+            return by_wall;
+        }
+        if is_broken(FaultPoint::TrustTheMonotonicClock) {
+            return by_uptime;
+        }
         by_wall.min(by_uptime)
     }
 }
@@ -250,7 +258,10 @@ pub struct Now {
 impl Now {
     /// `None` before the first response: the caller has to read first.
     pub fn stamp(self) -> Option<Stamp> {
-        let learned = self.learned?;
+        let learned = match self.learned {
+            None if is_broken(FaultPoint::StampUnlearned) => Learned::undated(self.local),
+            learned => learned?,
+        };
         let at = learned.store(self.local);
         let earliest = self.local.wall.shifted(learned.least);
         let by_uptime = learned.by_uptime(self.local).unwrap_or(at);
@@ -265,6 +276,7 @@ impl Now {
     /// than store time. Without a `Date`, it is the estimate of store time less the tolerance.
     pub fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
         match time {
+            Some(_) if is_broken(FaultPoint::TakersClock) => self.local.wall,
             Some(time) => time.date,
             None => self.guess().0.minus(tolerance),
         }

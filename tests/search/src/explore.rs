@@ -10,7 +10,9 @@ use crate::hash::{BuildAsIs, hash};
 use crate::liveness;
 use crate::model::{State, Step};
 use crate::rows::Row;
-use crate::sabotage;
+use dynamodb_idempotency_protocol::fault_point::FaultPoint;
+#[cfg(feature = "fault-injection")]
+use dynamodb_idempotency_protocol::fault_point::set_broken;
 
 const THREADS: usize = 2;
 
@@ -91,9 +93,9 @@ struct Level {
 }
 
 /// Searches until `limit`, with these rules of the protocol broken.
-pub(crate) fn search(row: &Row, limit: Duration, broken: &'static [&'static str]) -> Found {
+pub(crate) fn search(row: &Row, limit: Duration, broken: &'static [FaultPoint]) -> Found {
     let (start, initial) = (Instant::now(), State::new(row));
-    sabotage::set(broken);
+    set_broken(broken);
     let seen = Seen::new();
     seen.insert(hash(&initial), 0);
     let mut level = vec![initial];
@@ -110,7 +112,7 @@ pub(crate) fn search(row: &Row, limit: Duration, broken: &'static [&'static str]
     }
     let took = start.elapsed();
     let violation = worst.map(|(last, what)| Violation { what, steps: path(row, &seen, last) });
-    sabotage::set(&[]);
+    set_broken(&[]);
     Found { states: seen.len(), depth, took, is_whole, violation }
 }
 
@@ -119,12 +121,12 @@ fn expand(
     level: &[State],
     row: &Row,
     seen: &Seen,
-    broken: &'static [&'static str],
+    broken: &'static [FaultPoint],
     (start, limit): (Instant, Duration),
 ) -> (Level, bool) {
     let next = AtomicUsize::new(0);
     let work = || {
-        sabotage::set(broken);
+        set_broken(broken);
         let mut new = Level { states: Vec::new(), worst: None };
         let mut is_whole = true;
         loop {
@@ -158,7 +160,7 @@ fn expand(
     })
 }
 
-fn follow(state: &State, row: &Row, seen: &Seen, broken: &[&str], new: &mut Level) {
+fn follow(state: &State, row: &Row, seen: &Seen, broken: &[FaultPoint], new: &mut Level) {
     let parent = hash(state);
     state.successors(row, &mut |_, mut next| {
         let child = hash(&next);
@@ -203,3 +205,7 @@ fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Step, State)> {
     }
     steps
 }
+
+/// Without the feature `fault-injection`, no rule is broken.
+#[cfg(not(feature = "fault-injection"))]
+const fn set_broken(_: &'static [FaultPoint]) {}

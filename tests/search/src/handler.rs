@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::model::State;
 use crate::process::{Committed, Does, Execution, Phase, Place, Task};
 use crate::rows::{Row, Work};
-use crate::sabotage::is_broken;
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
+use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::policy::{Failure, Lease};
 use dynamodb_idempotency_protocol::{FailureWrite, Renewal, Reply, Term};
 
@@ -58,7 +58,7 @@ fn must_stop(state: &State, execution: &Execution, seat: usize) -> bool {
     let now = state.process(seat).clock.now(state.tick);
     let is_over = execution.finish.window().is_none_or(|window| now.is_over(window.end));
     let is_lost = execution.finish.is_lost();
-    execution.is_protected && (is_over || is_lost) && !is_broken("PollAfterTheLease")
+    execution.is_protected && (is_over || is_lost) && !is_broken(FaultPoint::PollAfterTheLease)
 }
 
 /// The handler is polled.

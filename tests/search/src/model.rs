@@ -13,10 +13,10 @@ use crate::handler;
 use crate::oracle::Ledger;
 use crate::process::{Acquiring, Answer, Phase, Place, Process, Slot, Task};
 use crate::rows::{MAX_CALLERS, Role, Row};
-use crate::sabotage::is_broken;
 use crate::store::{Sender, Store, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
+use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::{
     Cause, Condition, Form, Outcome, ReadResult, Resolution, WriteResult,
 };
@@ -373,7 +373,7 @@ fn takes_key(wire: &Wire) -> bool {
 fn requires_holder(wire: &Wire, sender: &OwnerId) -> bool {
     match wire {
         Wire::Read { .. } => false,
-        Wire::Step(_) => !is_broken("StepUnfenced"),
+        Wire::Step(_) => !is_broken(FaultPoint::StepUnfenced),
         Wire::Write(write) => write.0.condition.requires_holder(sender),
     }
 }

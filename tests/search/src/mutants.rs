@@ -2,68 +2,71 @@
 
 use std::time::Duration;
 
+use dynamodb_idempotency_protocol::fault_point::FaultPoint;
+use dynamodb_idempotency_protocol::fault_point::FaultPoint::*;
+
 use crate::explore::search;
 use crate::rows;
 
 /// Rules that are broken together, the row whose search must find that, and its callers and faults.
 struct Broken {
-    mutants: &'static [&'static str],
+    points: &'static [FaultPoint],
     row: &'static str,
     bound: (usize, u8),
 }
 
-const fn broken(mutants: &'static [&'static str], row: &'static str, bound: (usize, u8)) -> Broken {
-    Broken { mutants, row, bound }
+const fn broken(points: &'static [FaultPoint], row: &'static str, bound: (usize, u8)) -> Broken {
+    Broken { points, row, bound }
 }
 
 const ALL: &[Broken] = &[
-    broken(&["CreateUnfenced"], "default", (2, 1)),
-    broken(&["CompleteUnfenced"], "default", (2, 1)),
-    broken(&["ReleaseUnfenced"], "default", (2, 1)),
-    broken(&["ReleaseAnyStatus"], "commit", (2, 1)),
-    broken(&["TakeReleasedUnfenced"], "default", (2, 1)),
-    broken(&["ReleasedRefuses"], "default", (2, 1)),
-    broken(&["KeepFailureUnfenced"], "retain", (2, 1)),
-    broken(&["RenewUnfenced"], "renewed", (2, 1)),
-    broken(&["TakeOverUnfenced"], "default", (3, 1)),
-    broken(&["CompareOwnerAlone"], "default", (2, 1)),
-    broken(&["TakersClock"], "fast-taker", (2, 1)),
-    broken(&["StampUnlearned"], "fast-clock", (2, 1)),
-    broken(&["StampUnlearned", "RetentionUnverified"], "slow-clock-transaction", (2, 1)),
-    broken(&["StampUnlearned", "OwnersClock"], "slow-clock", (2, 1)),
-    broken(&["ForgetOwnOwner"], "default", (2, 1)),
-    broken(&["ExpireBeforeLease"], "short-retention", (2, 1)),
-    broken(&["RenewalMayShorten"], "renewed", (2, 1)),
-    broken(&["StampUnlearned", "RestampMayShorten"], "slow-clock", (2, 1)),
-    broken(&["AttemptStays"], "default", (2, 1)),
-    broken(&["StepUnfenced"], "steps", (2, 1)),
-    broken(&["CompareNoSteps"], "steps", (2, 1)),
-    broken(&["CompareNoCompletion"], "execute-again", (2, 1)),
-    broken(&["TransactUnfenced"], "commit", (2, 1)),
-    broken(&["TransactUnfenced"], "transaction", (2, 1)),
-    broken(&["CommitAnyStatus"], "commit", (2, 1)),
-    broken(&["DoubtLeftOpen"], "commit", (2, 1)),
-    broken(&["RefusedInDoubt"], "commit", (2, 2)),
-    broken(&["SettleUnfenced"], "reconcile", (2, 1)),
-    broken(&["TrustStaleReads"], "read-first-stale", (2, 1)),
-    broken(&["ForgetStaleReads"], "open-read-first-stale", (2, 2)),
-    broken(&["PollAfterTheLease"], "default", (2, 1)),
-    broken(&["TrustTheWallClock"], "clocks", (2, 1)),
-    broken(&["TrustTheMonotonicClock"], "clocks", (2, 1)),
-    broken(&["RunBeforeSettled"], "half-used", (2, 2)),
-    broken(&["ForgetDoubt"], "transaction", (2, 1)),
-    broken(&["DoubtLeftOpen"], "transaction", (2, 1)),
-    broken(&["UnknownIsRefused"], "default", (2, 1)),
+    broken(&[CreateUnfenced], "default", (2, 1)),
+    broken(&[CompleteUnfenced], "default", (2, 1)),
+    broken(&[ReleaseUnfenced], "default", (2, 1)),
+    broken(&[ReleaseAnyStatus], "commit", (2, 1)),
+    broken(&[TakeReleasedUnfenced], "default", (2, 1)),
+    broken(&[ReleasedRefuses], "default", (2, 1)),
+    broken(&[KeepFailureUnfenced], "retain", (2, 1)),
+    broken(&[RenewUnfenced], "renewed", (2, 1)),
+    broken(&[TakeOverUnfenced], "default", (3, 1)),
+    broken(&[CompareOwnerAlone], "default", (2, 1)),
+    broken(&[TakersClock], "fast-taker", (2, 1)),
+    broken(&[StampUnlearned], "fast-clock", (2, 1)),
+    broken(&[StampUnlearned, RetentionUnverified], "slow-clock-transaction", (2, 1)),
+    broken(&[StampUnlearned, OwnersClock], "slow-clock", (2, 1)),
+    broken(&[ForgetOwnOwner], "default", (2, 1)),
+    broken(&[ExpireBeforeLease], "short-retention", (2, 1)),
+    broken(&[RenewalMayShorten], "renewed", (2, 1)),
+    broken(&[StampUnlearned, RestampMayShorten], "slow-clock", (2, 1)),
+    broken(&[AttemptStays], "default", (2, 1)),
+    broken(&[StepUnfenced], "steps", (2, 1)),
+    broken(&[CompareNoSteps], "steps", (2, 1)),
+    broken(&[CompareNoCompletion], "execute-again", (2, 1)),
+    broken(&[TransactUnfenced], "commit", (2, 1)),
+    broken(&[TransactUnfenced], "transaction", (2, 1)),
+    broken(&[CommitAnyStatus], "commit", (2, 1)),
+    broken(&[DoubtLeftOpen], "commit", (2, 1)),
+    broken(&[RefusedInDoubt], "commit", (2, 2)),
+    broken(&[SettleUnfenced], "reconcile", (2, 1)),
+    broken(&[TrustStaleReads], "read-first-stale", (2, 1)),
+    broken(&[ForgetStaleReads], "open-read-first-stale", (2, 2)),
+    broken(&[PollAfterTheLease], "default", (2, 1)),
+    broken(&[TrustTheWallClock], "clocks", (2, 1)),
+    broken(&[TrustTheMonotonicClock], "clocks", (2, 1)),
+    broken(&[RunBeforeSettled], "half-used", (2, 2)),
+    broken(&[ForgetDoubt], "transaction", (2, 1)),
+    broken(&[DoubtLeftOpen], "transaction", (2, 1)),
+    broken(&[UnknownIsRefused], "default", (2, 1)),
 ];
 
 /// Searches for each of them. Returns whether all were found.
 pub(crate) fn all_are_found() -> bool {
     let mut survivors = 0;
-    for Broken { mutants, row, bound: (callers, faults) } in ALL {
+    for Broken { points, row, bound: (callers, faults) } in ALL {
         let Some(row) = rows::named(row) else { return false };
         let row = row.with(*callers, *faults);
-        let found = search(&row, Duration::from_secs(120), mutants);
-        let name = format!("{mutants:?}");
+        let found = search(&row, Duration::from_secs(120), points);
+        let name = format!("{points:?}");
         if let Some(violation) = found.violation {
             let steps = violation.steps.len();
             println!("{name} in {}: {}, {steps} steps", row.name, violation.what);

@@ -3,8 +3,8 @@
 use crate::clock::Clock;
 use std::sync::Arc;
 
-use crate::sabotage::is_broken;
 use dynamodb_idempotency_protocol::OwnerId;
+use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::time::Timestamp;
 use dynamodb_idempotency_protocol::{Header, Outcome, ReadResult, State, Write, WriteResult};
 
@@ -111,7 +111,8 @@ impl Store {
             Wire::Read { .. } => false,
             Wire::Write(write) => write.0.condition.holds(header),
             Wire::Step(number) => header.is_some_and(|header| {
-                let is_held = header.is_pending_of(&sender.owner) || is_broken("StepUnfenced");
+                let is_held =
+                    header.is_pending_of(&sender.owner) || is_broken(FaultPoint::StepUnfenced);
                 is_held && header.steps.unwrap_or(0) + 1 == *number
             }),
         }

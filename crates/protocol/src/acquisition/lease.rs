@@ -6,6 +6,7 @@ use super::{
     Acquisition, AfterPause, Command, Goal, Intent, Next, Obstacle, Reason, Resolution, Step,
 };
 use crate::condition::{Condition, Term};
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::LeaseTerm;
 use crate::machine::{Cause, Reply};
 use crate::record::{Attempts, Header, State};
@@ -29,7 +30,7 @@ impl Acquisition {
     /// if no other write of this call can still change it. Otherwise the lease is stamped again.
     pub(super) fn verify_lease(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
         self.obstacle = Obstacle::Nothing;
-        let is_settled = self.knowledge.is_settled();
+        let is_settled = self.knowledge.is_settled() || is_broken(FaultPoint::RunBeforeSettled);
         match self.rules.window(now, self.rules.deadline, lease_expires_at, self.time) {
             Some(window) if is_settled => Command::Return(Next::Run(window)),
             Some(_) | None => self.write(now, Intent::Restamp { lease_expires_at }),
@@ -117,7 +118,8 @@ impl Acquisition {
             (Intent::Create, _) => self.start_from_scratch(stamp, 0),
             (Intent::Replace { attempts }, _) => self.start_from_scratch(stamp, attempts),
             (Intent::TakeOver, Some(seen)) => {
-                let number = seen.attempt.saturating_add(1);
+                let number =
+                    seen.attempt.saturating_add(u32::from(!is_broken(FaultPoint::AttemptStays)));
                 self.attempts = Attempts { number, ..Attempts::of(&seen) };
                 self.taken_over = Some(seen);
             }
@@ -141,16 +143,28 @@ impl Acquisition {
         let retained = at.plus(self.rules.retention).seconds_up();
         self.retention.stamped(stamp);
         let (form, condition, record) = match intent {
-            Intent::Create => (Form::Put, Condition::absent(), pending),
+            Intent::Create => {
+                (Form::Put, Condition::absent().unless(FaultPoint::CreateUnfenced), pending)
+            }
             Intent::Replace { .. } => (Form::Put, self.unchanged(), pending),
-            Intent::TakeOver => (Form::Update, self.unchanged(), pending),
+            Intent::TakeOver => {
+                (Form::Update, self.unchanged().unless(FaultPoint::TakeOverUnfenced), pending)
+            }
             Intent::Restamp { lease_expires_at } => {
                 let stamped = Term::LeaseExpiresAt(lease_expires_at);
-                (Form::Stamp, self.held().and(stamped), pending)
+                (
+                    Form::Stamp,
+                    if is_broken(FaultPoint::RestampMayShorten) {
+                        self.held()
+                    } else {
+                        self.held().and(stamped)
+                    },
+                    pending,
+                )
             }
             Intent::Resolve(Resolution::Completed) => {
                 let record = self.header(stamp, State::Completed, Some(at), retained);
-                (Form::Put, self.unchanged(), record)
+                (Form::Put, self.unchanged().unless(FaultPoint::SettleUnfenced), record)
             }
             Intent::Resolve(_) => {
                 let record = self.header(stamp, State::Failed, Some(at), retained);

@@ -8,6 +8,7 @@ use super::{
     Reason, Resolution, Step,
 };
 use crate::decide::{Decision, decide};
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Cause, ReadResult, WriteResult};
 use crate::record::{Header, State};
 use crate::time::Now;
@@ -21,6 +22,10 @@ impl Acquisition {
     ) -> Command {
         match result {
             ReadResult::Found(_) => self.decide(now),
+            ReadResult::Stale(record) if is_broken(FaultPoint::TrustStaleReads) => {
+                self.knowledge.see(record.clone());
+                self.decide(now)
+            }
             ReadResult::Stale(record) => self.after_stale_read(now, record.as_ref()),
             // The write finds out what the read did not. If both fail by an outage, `Outage` decides. After any
             // other error, no handler runs without a record, because one may exist that cannot be read.
@@ -44,6 +49,7 @@ impl Acquisition {
         let judging = now.judging(self.time, self.rules.tolerance);
         match decide(record, self.knowledge.me(), judging, &self.rules) {
             Decision::Replay => return done(CallResult::Replay),
+            _ if is_broken(FaultPoint::ForgetStaleReads) => {}
             // An execution without a record would run the stored steps again.
             Decision::TakeOver if record.is_some_and(|record| record.steps.is_some()) => {
                 self.obstacle = Obstacle::MustNotRun;

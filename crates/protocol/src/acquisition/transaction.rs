@@ -3,6 +3,7 @@
 use super::ending::done;
 use super::{Acquisition, AfterPause, CallResult, Command, Goal, Intent, Next, Reason, Step};
 use crate::condition::Condition;
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::knowledge::Seen;
 use crate::machine::{Cause, WriteResult};
 use crate::record::{Header, State};
@@ -39,6 +40,10 @@ impl Acquisition {
         self.expires_at = self.expires_at.max(retained);
         let record = self.header(stamp, State::Completed, Some(completed_at), self.expires_at);
         let condition = self.unchanged();
+        let condition = match form {
+            Form::Transaction => condition.unless(FaultPoint::TransactUnfenced),
+            Form::Put | Form::Update | Form::Stamp | Form::Touch => condition,
+        };
         self.dispatch(now, Write { form, condition, record }, intent)
     }
 
@@ -89,6 +94,9 @@ impl Acquisition {
         }
         if !self.is_in_doubt() {
             return self.report(reason);
+        }
+        if is_broken(FaultPoint::DoubtLeftOpen) {
+            return done(CallResult::Nothing(reason, crate::knowledge::NoCompletion::unproved()));
         }
         self.ending = Some((reason, tries + 1));
         if tries == 0 {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::owner::OwnerId;
 use crate::policy::{Completed, Failure, Takeover};
 use crate::record::{Header, State};
@@ -43,7 +44,7 @@ pub enum Decision {
 /// Decides by the record and by `now`, the store time of the response that returned it.
 pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rules) -> Decision {
     let Some(record) = record else { return Decision::Create };
-    let is_own = record.owner == *me;
+    let is_own = record.owner == *me && !is_broken(FaultPoint::ForgetOwnOwner);
     let lease_left = match record.state {
         // D1: an earlier try or a delayed request of this call was applied.
         State::Pending { lease_expires_at } if is_own => {

@@ -7,6 +7,7 @@
 
 use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
 use crate::condition::{Condition, Term};
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::LeaseTerm;
 use crate::record::State;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -72,7 +73,10 @@ impl Finish {
         if !self.corrected.contains(&self.recorded_lease) {
             self.corrected.push(self.recorded_lease);
         }
-        self.recorded_lease_held()
+        if is_broken(FaultPoint::CommitAnyStatus) {
+            return Condition::all(&[Term::Owner(*self.knowledge.me())]);
+        }
+        self.recorded_lease_held().unless(FaultPoint::TransactUnfenced)
     }
 
     fn recorded_lease_held(&self) -> Condition {
@@ -166,6 +170,10 @@ impl Finish {
         completed_at: Timestamp,
         failure: FailureWrite,
     ) -> Command {
+        if is_broken(FaultPoint::DoubtLeftOpen) {
+            return self
+                .over(FinishResult::NothingWritten(crate::knowledge::NoCompletion::unproved()));
+        }
         if !self.is_protected {
             return self.read_commit(now, completed_at);
         }

@@ -2,6 +2,7 @@
 
 use super::{Finish, Renewal, Step};
 use crate::condition::{Condition, Term};
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::{LeaseTerm, Window};
 use crate::machine::{Outcome, Reply, WriteResult};
 use crate::record::State;
@@ -47,7 +48,18 @@ impl Finish {
         let term =
             self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.corrected);
         let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
-        Some(self.lease_write(stamp, term, self.held().and(is_shorter)))
+        Some(
+            self.lease_write(
+                stamp,
+                term,
+                if is_broken(FaultPoint::RenewalMayShorten) {
+                    self.held()
+                } else {
+                    self.held().and(is_shorter)
+                }
+                .unless(FaultPoint::RenewUnfenced),
+            ),
+        )
     }
 
     /// The write that corrects a wrong end of the lease. The owner relies on the lease in `window`, so the
@@ -60,6 +72,7 @@ impl Finish {
         let term = self.rules.renewal_term(stamp, self.rules.renewed_length());
         let term = term.not_before(held.lease_expires_at).unlike(&self.corrected);
         let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
+        let stamped = if is_broken(FaultPoint::RestampMayShorten) { self.held() } else { stamped };
         Some(self.lease_write(stamp, term, stamped))
     }
 

@@ -3,6 +3,7 @@
 
 use super::{Command, Finish, FinishResult, Purpose, Stage};
 use crate::condition::Condition;
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Cause, WriteResult};
 use crate::record::{Header, State};
 use crate::time::Now;
@@ -57,11 +58,19 @@ impl Finish {
             }
             WriteResult::Rejected(None) => self.read(now, Some(write), purpose),
             // If an earlier try may still be applied, it is closed off.
+            WriteResult::ItemsRejected(()) if is_broken(FaultPoint::RefusedInDoubt) => {
+                Command::Return(FinishResult::NotCommitted(
+                    crate::knowledge::NoCompletion::unproved(),
+                ))
+            }
             WriteResult::ItemsRejected(()) => self.out_of_time(now, purpose),
             WriteResult::NotApplied(Cause::Other)
                 if matches!(purpose, Purpose::Commit { .. }) && !self.has_commit_in_doubt() =>
             {
                 self.out_of_time(now, purpose)
+            }
+            WriteResult::Unknown(_) if is_broken(FaultPoint::UnknownIsRefused) => {
+                self.lost(now, purpose)
             }
             WriteResult::Unknown(_) => {
                 let purpose = match purpose {

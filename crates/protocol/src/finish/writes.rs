@@ -2,6 +2,7 @@
 
 use super::{Command, FailureWrite, Finish, FinishResult, Order, Purpose, Step};
 use crate::condition::{Condition, Term};
+use crate::fault_point::{FaultPoint, is_broken};
 use crate::record::{Header, State, restored};
 use crate::retention::released_until;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -64,8 +65,10 @@ impl Finish {
             // Another call may have replaced the answer and released the record. Over the released record,
             // the next try would restore the answer.
             Condition::held_by_or_absent(*self.knowledge.me())
-        } else {
+        } else if self.completed_at.is_some() {
             self.completable()
+        } else {
+            self.completable().unless(FaultPoint::CompleteUnfenced)
         };
         let expires_at = self.expires_at(completed_at).max(kept_until);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
@@ -86,10 +89,19 @@ impl Finish {
         let Some(record) = kept else {
             let until = released_until(stamp.at, self.lease_expires_at());
             let record = self.header(stamp, State::Released, None, until);
-            let condition = self.held().and(Term::NoSteps);
+            let owner = Term::Owner(*self.knowledge.me());
+            let pending = Term::Status(crate::record::Status::Pending);
+            let condition = if is_broken(FaultPoint::ReleaseUnfenced) {
+                Condition::all(&[pending, Term::NoSteps])
+            } else if is_broken(FaultPoint::ReleaseAnyStatus) {
+                Condition::all(&[owner, Term::NoSteps])
+            } else {
+                self.held().and(Term::NoSteps)
+            };
             return Write { form: Form::Update, condition, record };
         };
-        Write { form: Form::Update, condition: self.held(), record }
+        let condition = self.held().unless(FaultPoint::KeepFailureUnfenced);
+        Write { form: Form::Update, condition, record }
     }
 
     pub(super) fn held(&self) -> Condition {
