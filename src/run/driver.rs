@@ -8,7 +8,8 @@ use crate::answer::{Answer, Stored, Unstorable, reason};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Cause, Command, Form, Header, Machine, Outcome, ReadResult, Reply, State, Write, WriteResult,
+    Cause, Command, Form, Header, Kind, Machine, Outcome, ReadResult, Reply, State, Write,
+    WriteResult,
 };
 use crate::run::cache::{Entry, Generation};
 use crate::run::call::CallContext;
@@ -172,7 +173,7 @@ impl<'a> Session<'a> {
 
     /// Errors of an undo are kept apart: the call reports the error that made it give up.
     async fn send(&mut self, write: &Write, limit: Duration) -> Reply {
-        if write.is_extension() {
+        if write.kind == Kind::Extend {
             return self.extend(write, limit).await;
         }
         let before = self.is_undo(write).then(|| self.error.take());
@@ -216,10 +217,7 @@ impl<'a> Session<'a> {
         write: &Write,
         limit: Duration,
     ) -> Result<Option<AttributeValue>, Error> {
-        let is_takeover = write.form == Form::Update
-            && write.record.owner == self.me
-            && matches!(write.record.state, State::Pending { .. });
-        if is_takeover {
+        if write.kind == Kind::TakeOver {
             self.note_takeover()?;
         }
         if self.is_undo(write) {
@@ -279,7 +277,7 @@ impl<'a> Session<'a> {
         let (table, call) = (&self.core.table, self.call);
         let fingerprint = call.fingerprint.to_store();
         let of = (&call.key, &fingerprint);
-        if write.form == Form::Transaction {
+        if write.form() == Form::Transaction {
             let token = self.token(write);
             let items = (self.items.as_slice(), token.as_str());
             let reply = table.transact(of, write, response, items, limit).await;
@@ -349,9 +347,7 @@ impl<'a> Session<'a> {
 
     /// Whether the write undoes an acquisition that has executed nothing.
     fn is_undo(&self, write: &Write) -> bool {
-        self.kind == SessionKind::Acquisition
-            && write.form == Form::Update
-            && write.condition.accepts_holder(&self.me)
+        self.kind == SessionKind::Acquisition && write.kind == Kind::Undo
     }
 
     /// The stored failure of the record that was taken over.

@@ -103,7 +103,7 @@ impl Table {
         limit: Duration,
     ) -> Reply<WriteResult> {
         let mut change = Change::on(Expression::of(&self.schema, &write.condition));
-        match write.form {
+        match write.form() {
             Form::Put | Form::Transaction => {
                 let item = record::item(&self.schema, of, &write.record, response);
                 return self.put(item, change.condition, limit).await;

@@ -143,14 +143,6 @@ impl Condition {
         self.alternatives().all(|terms| requires_holder(terms, owner))
     }
 
-    /// The limit in the first [`Term::AttemptAtMost`].
-    pub fn attempt_limit(&self) -> Option<u32> {
-        self.terms().find_map(|term| match term {
-            Term::AttemptAtMost(attempt) => Some(*attempt),
-            _ => None,
-        })
-    }
-
     /// Whether a write of `sender` with this condition can still be applied, now that DynamoDB has returned
     /// `record`.
     pub(crate) fn prospect(&self, sender: &OwnerId, record: Option<&Header>) -> Prospect {

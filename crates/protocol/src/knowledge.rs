@@ -115,7 +115,7 @@ impl Knowledge {
             WriteResult::Rejected(record) => {
                 // The reply to a transaction says whether an earlier try is in doubt. Replies to other
                 // writes do not, so these writes stay in `possible` until a record rules them out.
-                if write.form == Form::Transaction && !is_in_doubt {
+                if write.form() == Form::Transaction && !is_in_doubt {
                     self.was_not_applied(write);
                 }
                 if let Some(record) = record {
@@ -148,7 +148,7 @@ impl Knowledge {
     pub fn mark_unknown(&mut self, write: &Write) {
         let replaces_version = !write.condition.accepts_holder(&self.me);
         let completes = write.record.is_completed() && replaces_version;
-        self.has_lost_completion |= write.form == Form::Transaction || completes;
+        self.has_lost_completion |= write.form() == Form::Transaction || completes;
     }
 
     /// Notes that the completion in doubt was not applied and never will be, because this call has replaced
@@ -202,7 +202,7 @@ impl Knowledge {
 
     /// Whether a transaction of this call may still be applied.
     pub fn may_transact(&self) -> bool {
-        self.possible.iter().any(|write| write.form == Form::Transaction)
+        self.possible.iter().any(|write| write.form() == Form::Transaction)
     }
 
     /// Whether this call holds the key, or a write of it may still acquire the key.

@@ -48,7 +48,7 @@ pub use self::record::{Attempts, Completion, Header, State, Status, Version};
 pub use self::retention::released_until;
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules};
 pub use self::tries::{Backoff, Tries};
-pub use self::write::{Form, Write};
+pub use self::write::{Form, Kind, Write};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::machine::{Command, Outcome, Reply};
 use crate::record::{Header, State};
 use crate::rules::Rules;
 use crate::time::{Stamp, StoreTime, Timestamp, Uptime};
-use crate::write::{Form, Write};
+use crate::write::{Kind, Write};
 
 /// How long a released record is kept at least. This is twice the longest delay of a request, which is
 /// 30 minutes.
@@ -115,7 +115,7 @@ fn extension(
     let expires_at = time.latest().plus(kept_for).seconds_up();
     let record = Header { expires_at, ..shown.clone() };
     let condition = Condition::unchanged(&shown.version());
-    Some(Write { form: Form::Stamp, condition, record })
+    Some(Write { kind: Kind::Extend, condition, record })
 }
 
 #[cfg(test)]

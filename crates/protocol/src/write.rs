@@ -1,15 +1,51 @@
-//! A conditional write of a record as a plain value. `acquisition/replies.rs` and `finish/replies.rs`
-//! handle its result.
+//! A conditional write of a record as a plain value.
 
 use crate::condition::Condition;
 use crate::record::Header;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
-    pub form: Form,
+    pub kind: Kind,
     pub condition: Condition,
-    /// The values. `form` says which are written.
+    /// The values. The form of `kind` says which are written.
     pub record: Header,
+}
+
+/// What a write is for. The table *States* of `docs/protocol.md` has a row for each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Acquires an absent key.
+    Acquire,
+    /// Acquires a key whose record is RELEASED or past its retention.
+    Replace,
+    /// Takes over an abandoned record, or runs a failed operation again.
+    TakeOver,
+    /// Corrects the end of the own lease.
+    StampAgain,
+    Renew,
+    /// Moves the end of the own lease, so that a commit in doubt is applied before this write or never.
+    CloseOff,
+    Complete,
+    Commit,
+    /// A whole operation in one transaction.
+    Transact,
+    /// The answer of an operation whose transaction was rejected for its items.
+    AnswerWithoutItems,
+    /// Keeps a failure.
+    Keep,
+    Release,
+    /// Puts back the record that was there before an acquisition that executed nothing.
+    Undo,
+    /// The hook has found that an abandoned operation completed.
+    ResolveCompleted,
+    /// The hook has found that an abandoned operation failed.
+    ResolveFailed,
+    /// Replaces a version, so that a delayed write of this call that requires it is rejected.
+    Supersede,
+    /// Like `Supersede`, for a write that requires an absent record.
+    SupersedeAbsence,
+    /// Extends the retention of a finished or RELEASED record.
+    Extend,
 }
 
 /// Which attributes a write sets.
@@ -29,15 +65,78 @@ pub enum Form {
     Transaction,
 }
 
+impl Kind {
+    pub const ALL: [Self; 18] = [
+        Self::Acquire,
+        Self::Replace,
+        Self::TakeOver,
+        Self::StampAgain,
+        Self::Renew,
+        Self::CloseOff,
+        Self::Complete,
+        Self::Commit,
+        Self::Transact,
+        Self::AnswerWithoutItems,
+        Self::Keep,
+        Self::Release,
+        Self::Undo,
+        Self::ResolveCompleted,
+        Self::ResolveFailed,
+        Self::Supersede,
+        Self::SupersedeAbsence,
+        Self::Extend,
+    ];
+
+    /// The name in the table *States* of `docs/protocol.md`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Replace => "replace",
+            Self::TakeOver => "take over",
+            Self::StampAgain => "stamp again",
+            Self::Renew => "renew",
+            Self::CloseOff => "close off",
+            Self::Complete => "complete",
+            Self::Commit => "commit",
+            Self::Transact => "transact",
+            Self::AnswerWithoutItems => "answer without items",
+            Self::Keep => "keep",
+            Self::Release => "release",
+            Self::Undo => "undo",
+            Self::ResolveCompleted => "resolve as completed",
+            Self::ResolveFailed => "resolve as failed",
+            Self::Supersede => "supersede",
+            Self::SupersedeAbsence => "supersede absence",
+            Self::Extend => "extend",
+        }
+    }
+
+    pub const fn form(self) -> Form {
+        match self {
+            Self::Acquire
+            | Self::Replace
+            | Self::Complete
+            | Self::AnswerWithoutItems
+            | Self::ResolveCompleted
+            | Self::SupersedeAbsence => Form::Put,
+            Self::TakeOver | Self::Keep | Self::Release | Self::Undo | Self::ResolveFailed => {
+                Form::Update
+            }
+            Self::StampAgain | Self::Renew | Self::Extend => Form::Stamp,
+            Self::CloseOff | Self::Supersede => Form::Touch,
+            Self::Commit | Self::Transact => Form::Transaction,
+        }
+    }
+}
+
 impl Write {
-    /// Whether the write only changes how long a finished or released record is kept.
-    pub fn is_extension(&self) -> bool {
-        self.form == Form::Stamp && self.record.state.lease_expires_at().is_none()
+    pub const fn form(&self) -> Form {
+        self.kind.form()
     }
 
     /// The record after the write was applied to `record`.
     pub fn applied_to(&self, record: Option<&Header>) -> Header {
-        match (self.form, record) {
+        match (self.form(), record) {
             (Form::Put | Form::Transaction, _) | (_, None) => self.record.clone(),
             (Form::Update, Some(before)) => Header {
                 steps: before.steps,

@@ -7,7 +7,7 @@ use super::Transaction;
 use super::without_record::run_without_record;
 use crate::answer::Answer;
 use crate::error::Error;
-use crate::protocol::{Form, Goal};
+use crate::protocol::Goal;
 use crate::run::call::{CallContext, End};
 use crate::run::caller::{Caller, Progress, Step};
 use crate::run::completion::Storage;
@@ -77,7 +77,7 @@ async fn write<V, E>(
 ) -> Result<RunOutcome<V, E>, End> {
     let Transaction { response, items, mut on_condition_failed, .. } = transaction;
     let answer = encoding.answer(&response)?;
-    let mut caller = Caller::new(core, &call, Goal::Transact { form: Form::Transaction }, false)?;
+    let mut caller = Caller::new(core, &call, Goal::Transact { has_items: true }, false)?;
     let mut progress = caller.advance(Step::Transact(answer, items)).await;
     // The answer without items that was sent last, the outcome if nothing is written, and a panic of
     // `on_condition_failed`, which counts as no answer.

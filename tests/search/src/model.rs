@@ -389,5 +389,5 @@ fn failures(wire: &Wire) -> (Outcome, Outcome) {
 }
 
 fn may_refuse_items(wire: &Wire) -> bool {
-    matches!(wire, Wire::Write(write) if write.0.form == Form::Transaction)
+    matches!(wire, Wire::Write(write) if write.0.form() == Form::Transaction)
 }

@@ -52,7 +52,7 @@ impl State {
             }
         }
         if let Wire::Write(write) = wire
-            && write.0.form == Form::Transaction
+            && write.0.form() == Form::Transaction
         {
             self.effect(row, seat);
             let completed_at = write.0.record.completed_at;

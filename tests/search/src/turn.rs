@@ -13,8 +13,8 @@ use crate::rows::{MAX_CALLERS, Role, Row, Work};
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::Now;
 use dynamodb_idempotency_protocol::{
-    Acquisition, Command, Finish, FinishResult, Form, Goal, Machine, Next, Outcome, ReadResult,
-    Reply, Resolution, Window, WriteResult,
+    Acquisition, Command, Finish, FinishResult, Goal, Machine, Next, Outcome, ReadResult, Reply,
+    Resolution, Window, WriteResult,
 };
 
 pub(crate) struct Turn<'a> {
@@ -57,7 +57,7 @@ impl<'a> Turn<'a> {
         let rules = dynamodb_idempotency_protocol::Rules { deadline, ..role.rules };
         let goal = match role.work {
             Work::Run | Work::Commit | Work::Steps => Goal::Own,
-            Work::Transact => Goal::Transact { form: Form::Transaction },
+            Work::Transact => Goal::Transact { has_items: true },
             Work::LookUp => Goal::LookUp,
         };
         let first = match role.work {

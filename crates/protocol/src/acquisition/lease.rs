@@ -12,7 +12,7 @@ use crate::machine::{Cause, Reply};
 use crate::record::{Attempts, Header, State};
 use crate::rules::MIN_LIMIT;
 use crate::time::{Now, Stamp, Timestamp};
-use crate::write::{Form, Write};
+use crate::write::{Kind, Write};
 
 /// How many writes a call sends before it gives up a contended key.
 pub(super) const MAX_WRITES: u32 = 8;
@@ -142,36 +142,32 @@ impl Acquisition {
         let at = *self.resolved_at.get_or_insert(stamp.at);
         let retained = at.plus(self.rules.retention).seconds_up();
         self.retention.stamped(stamp);
-        let (form, condition, record) = match intent {
+        let (kind, condition, record) = match intent {
             Intent::Create => {
-                (Form::Put, Condition::absent().unless(FaultPoint::CreateUnfenced), pending)
+                let absent = Condition::absent().unless(FaultPoint::CreateUnfenced);
+                (Kind::Acquire, absent, pending)
             }
-            Intent::Replace { .. } => (Form::Put, self.unchanged(), pending),
+            Intent::Replace { .. } => (Kind::Replace, self.unchanged(), pending),
             Intent::TakeOver => {
-                (Form::Update, self.unchanged().unless(FaultPoint::TakeOverUnfenced), pending)
+                let unchanged = self.unchanged().unless(FaultPoint::TakeOverUnfenced);
+                (Kind::TakeOver, unchanged, pending)
             }
             Intent::Restamp { lease_expires_at } => {
-                let stamped = Term::LeaseExpiresAt(lease_expires_at);
-                (
-                    Form::Stamp,
-                    if is_broken(FaultPoint::RestampMayShorten) {
-                        self.held()
-                    } else {
-                        self.held().and(stamped)
-                    },
-                    pending,
-                )
+                let stamped = self.held().and(Term::LeaseExpiresAt(lease_expires_at));
+                let may_shorten = is_broken(FaultPoint::RestampMayShorten);
+                (Kind::StampAgain, if may_shorten { self.held() } else { stamped }, pending)
             }
             Intent::Resolve(Resolution::Completed) => {
                 let record = self.header(stamp, State::Completed, Some(at), retained);
-                (Form::Put, self.unchanged().unless(FaultPoint::SettleUnfenced), record)
+                let unchanged = self.unchanged().unless(FaultPoint::SettleUnfenced);
+                (Kind::ResolveCompleted, unchanged, record)
             }
             Intent::Resolve(_) => {
                 let record = self.header(stamp, State::Failed, Some(at), retained);
-                (Form::Update, self.unchanged(), record)
+                (Kind::ResolveFailed, self.unchanged(), record)
             }
         };
-        Write { form, condition, record }
+        Write { kind, condition, record }
     }
 
     pub(super) fn unchanged(&self) -> Condition {

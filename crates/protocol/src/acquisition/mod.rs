@@ -26,7 +26,8 @@ pub enum Goal {
     /// Run the handler under a lease.
     Own,
     /// Write the answer and the caller's items in one transaction.
-    Transact { form: Form },
+    /// `has_items` is `false` once the items were rejected, and an answer is stored without them.
+    Transact { has_items: bool },
     /// Only read: nothing is written.
     LookUp,
 }
@@ -244,7 +245,7 @@ impl Machine for Acquisition {
             }
             Step::Idle | Step::Reading { .. } | Step::Pausing(_) | Step::Retrying(..) => None,
         };
-        let was_put = write.is_some_and(|write| write.form == Form::Put);
+        let was_put = write.is_some_and(|write| write.form() == Form::Put);
         self.knowledge.learn(reply, write);
         self.note_doubt(reply, &step);
         let command = match (step, &reply.outcome) {

@@ -6,13 +6,14 @@ use crate::machine::{ReadResult, WriteResult};
 use crate::policy::{InProgress, Outage};
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
+use crate::write::Kind;
 
 fn acquisition() -> Acquisition {
     Acquisition::new(ME, Goal::Own, rules(), now())
 }
 
 fn transaction() -> Acquisition {
-    Acquisition::new(ME, Goal::Transact { form: Form::Transaction }, rules(), now())
+    Acquisition::new(ME, Goal::Transact { has_items: true }, rules(), now())
 }
 
 fn reply(result: WriteResult<Header>) -> Reply {
@@ -103,7 +104,7 @@ fn a_quarter_of_the_time_is_left_for_the_read_after_the_last_try() {
 
 #[test]
 fn a_write_is_tried_again_until_the_budget_is_over() {
-    let write = Write { form: Form::Put, condition: Condition::absent(), record: pending(ME) };
+    let write = Write { kind: Kind::Acquire, condition: Condition::absent(), record: pending(ME) };
     let retried = |now: Now| {
         let mut acquisition = acquisition();
         acquisition.step = Step::Retrying(write.clone(), Intent::Create);
@@ -175,7 +176,8 @@ fn a_resolution_in_doubt_is_not_written_on_another_version() {
         let mut acquisition = acquisition();
         let seen = pending(OTHER);
         acquisition.resolution = Some((seen.version(), Resolution::Completed));
-        let write = Write { form: Form::Put, condition: Condition::absent(), record: seen.clone() };
+        let write =
+            Write { kind: Kind::Acquire, condition: Condition::absent(), record: seen.clone() };
         acquisition.note_doubt(&reply(outcome, is_in_doubt), &Step::Writing { write, intent });
         acquisition.knowledge.see(Some(seen));
         let same = acquisition.may_have_resolved_another();
@@ -197,7 +199,7 @@ fn nothing_is_written_once_the_deadline_is_over() {
     let mut acquisition = Acquisition::new(ME, Goal::Own, Rules { deadline, ..rules() }, now());
     let ended = acquisition.send(after(second), Intent::Create);
     assert_eq!(ended, nothing(Reason::DeadlineOver));
-    let goal = Goal::Transact { form: Form::Transaction };
+    let goal = Goal::Transact { has_items: true };
     let mut acquisition = Acquisition::new(ME, goal, Rules { deadline, ..rules() }, now());
     let ended = acquisition.send(after(second), Intent::Create);
     assert_eq!(ended, nothing(Reason::DeadlineOver));
@@ -260,7 +262,7 @@ fn a_failed_read_does_not_end_the_wait_for_another_owner() {
         }
         acquisition.after_failed_read(now(), cause)
     };
-    let transact = Goal::Transact { form: Form::Transaction };
+    let transact = Goal::Transact { has_items: true };
     let wait = InProgress::Wait { timeout: Duration::from_secs(10) };
     let (reject, outage, other) = (InProgress::Reject, Cause::Outage, Cause::Other);
     let is_pause = |command| matches!(command, Command::Pause { .. });
@@ -278,13 +280,13 @@ fn an_acquisition_that_was_applied_runs_without_another_request() {
     assert!(matches!(run, Command::Return(Next::Run(_))), "{run:?}");
     // An earlier write may still change the lease.
     acquisition.knowledge.send(&Write {
-        form: Form::Stamp,
+        kind: Kind::StampAgain,
         condition: acquisition.held(),
         record: pending(ME),
     });
     let lease_expires_at = acquisition.stamped[0];
     let restamp = sent(acquisition.verify_lease(now(), lease_expires_at));
-    assert_eq!(restamp.form, Form::Stamp);
+    assert_eq!(restamp.kind, Kind::StampAgain);
 }
 
 #[test]
@@ -349,7 +351,7 @@ fn an_answer_without_the_items_is_sent_at_once() {
     let ask = acquisition.replied(now(), &reply(WriteResult::ItemsRejected(())));
     assert_eq!(ask, Command::Return(Next::AnswerForFailedCondition));
     let answer = sent(acquisition.answer_without_items(now()));
-    assert_eq!(answer.form, Form::Put);
+    assert_eq!(answer.kind, Kind::AnswerWithoutItems);
     assert_eq!(answer.record.completed_at, Some(START.wall.shifted(1)));
 }
 
@@ -390,7 +392,7 @@ fn a_record_that_replaces_none_has_no_owner_and_no_attempt() {
     let mut acquisition = in_doubt(None);
     acquisition.attempts.number = 3;
     let write = sent(acquisition.end(now(), Reason::TimedOut));
-    assert_eq!((write.form, &write.condition), (Form::Put, &Condition::absent()));
+    assert_eq!((write.kind, &write.condition), (Kind::SupersedeAbsence, &Condition::absent()));
     assert_eq!(write.record.owner, ME.alternate());
     assert_eq!((write.record.state, write.record.attempt), (State::Released, 0));
     for state in [State::Failed, State::Released] {
@@ -408,7 +410,7 @@ fn only_a_record_that_this_call_has_put_is_kept_for_longer() {
     let applied = Reply { time, ..reply(WriteResult::Applied) };
     let mut acquisition = in_doubt(None);
     let _ = sent(acquisition.end(now(), Reason::TimedOut));
-    assert!(sent(acquisition.replied(now(), &applied)).is_extension());
+    assert_eq!(sent(acquisition.replied(now(), &applied)).kind, Kind::Extend);
     let mut acquisition = in_doubt(Some(record(OTHER, State::Failed)));
     let _ = sent(acquisition.end(now(), Reason::TimedOut));
     assert_eq!(acquisition.replied(now(), &applied), nothing(Reason::TimedOut));
@@ -439,7 +441,7 @@ fn an_undo_restores_a_failure_without_the_attempt_that_executed_nothing() {
     let mut acquisition = acquisition();
     acquisition.knowledge.see(Some(record(OTHER, State::Failed)));
     let taken = sent(acquisition.write(now(), Intent::TakeOver));
-    assert_eq!((taken.record.attempt, taken.form), (2, Form::Update));
+    assert_eq!((taken.record.attempt, taken.kind), (2, Kind::TakeOver));
     let undone = sent(acquisition.end(now(), Reason::TimedOut));
     assert_eq!((undone.record.state, undone.record.attempt), (State::Failed, 1));
 }
@@ -450,7 +452,7 @@ fn a_call_that_owns_the_key_may_correct_its_lease_after_its_budget() {
     let mut acquisition = acquisition();
     assert_eq!(acquisition.send(late, Intent::Create), nothing(Reason::TimedOut));
     let restamp = acquisition.send(late, Intent::Restamp { lease_expires_at: START.wall });
-    assert_eq!(sent(restamp).form, Form::Stamp);
+    assert_eq!(sent(restamp).kind, Kind::StampAgain);
 }
 
 #[test]

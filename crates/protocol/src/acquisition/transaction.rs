@@ -9,13 +9,13 @@ use crate::machine::{Cause, WriteResult};
 use crate::record::{Header, State};
 use crate::rules::MIN_LIMIT;
 use crate::time::Now;
-use crate::write::{Form, Write};
+use crate::write::{Kind, Write};
 
 impl Acquisition {
     /// Continues after [`Next::AnswerForFailedCondition`] with an answer that is stored without the items.
     /// Its `completed_at` differs from that of the transaction.
     pub fn answer_without_items(&mut self, now: Now) -> Command {
-        self.goal = Goal::Transact { form: Form::Put };
+        self.goal = Goal::Transact { has_items: false };
         self.rejected_at = self.completed_at.take();
         self.begin_tries(now);
         match std::mem::replace(&mut self.step, Step::Idle) {
@@ -30,7 +30,7 @@ impl Acquisition {
     }
 
     pub(super) fn transact(&mut self, now: Now, intent: Intent) -> Command {
-        let Goal::Transact { form } = self.goal else { return self.read(now) };
+        let Goal::Transact { has_items } = self.goal else { return self.read(now) };
         let Some(stamp) = now.stamp() else { return self.read(now) };
         self.retention.stamped(stamp);
         let unique = self.rejected_at.map_or(stamp.at, |at| stamp.at.max(at.shifted(1)));
@@ -40,11 +40,12 @@ impl Acquisition {
         self.expires_at = self.expires_at.max(retained);
         let record = self.header(stamp, State::Completed, Some(completed_at), self.expires_at);
         let condition = self.unchanged();
-        let condition = match form {
-            Form::Transaction => condition.unless(FaultPoint::TransactUnfenced),
-            Form::Put | Form::Update | Form::Stamp | Form::Touch => condition,
+        let (kind, condition) = if has_items {
+            (Kind::Transact, condition.unless(FaultPoint::TransactUnfenced))
+        } else {
+            (Kind::AnswerWithoutItems, condition)
         };
-        self.dispatch(now, Write { form, condition, record }, intent)
+        self.dispatch(now, Write { kind, condition, record }, intent)
     }
 
     pub(super) fn after_transaction(
@@ -142,7 +143,11 @@ impl Acquisition {
             let stamp = now.stamp()?;
             self.retention.stamped(stamp);
             let record = Header { owner: unowned, attempt: 0, ..self.released(stamp) };
-            return Some(Write { form: Form::Put, condition: Condition::absent(), record });
+            return Some(Write {
+                kind: Kind::SupersedeAbsence,
+                condition: Condition::absent(),
+                record,
+            });
         };
         let record = match seen.state {
             // The owner stays, because the keys of the answer's parts contain it.
@@ -156,6 +161,6 @@ impl Acquisition {
             State::Failed | State::Released => Header { owner: unowned, ..seen.clone() },
         };
         let condition = Condition::unchanged(&seen.version());
-        Some(Write { form: Form::Touch, condition, record })
+        Some(Write { kind: Kind::Supersede, condition, record })
     }
 }

@@ -9,7 +9,7 @@ use crate::record::{Header, State, restored};
 use crate::retention::released_until;
 use crate::rules::MIN_LIMIT;
 use crate::time::{Now, Stamp};
-use crate::write::{Form, Write};
+use crate::write::{Kind, Write};
 
 const MAX_UNDO_TRIES: u32 = 3;
 
@@ -31,7 +31,7 @@ impl Acquisition {
             Seen::Record(_) => self.held(),
             Seen::Nothing | Seen::Absent => Condition::held_by_or_absent(*self.knowledge.me()),
         };
-        self.undo_by(now, reason, Write { form: Form::Update, condition, record })
+        self.undo_by(now, reason, Write { kind: Kind::Undo, condition, record })
     }
 
     fn undo_by(&mut self, now: Now, reason: Reason, write: Write) -> Command {

@@ -12,7 +12,7 @@ use crate::lease::LeaseTerm;
 use crate::record::State;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
-use crate::write::{Form, Write};
+use crate::write::{Kind, Write};
 
 impl Finish {
     pub fn may_commit(&self) -> Result<(), NoCommit> {
@@ -64,7 +64,7 @@ impl Finish {
         let condition = if self.is_protected { self.held() } else { self.completable() };
         let expires_at = self.expires_at(completed_at);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
-        let write = Write { form: Form::Transaction, condition, record };
+        let write = Write { kind: Kind::Commit, condition, record };
         (write, Purpose::Commit { completed_at })
     }
 
@@ -107,7 +107,7 @@ impl Finish {
         let state = State::Pending { lease_expires_at };
         let me = self.knowledge.me();
         let record = self.attempts.header(me, lease_expires_at, state, None, expires_at);
-        Write { form: Form::Touch, condition: self.recorded_lease_held(), record }
+        Write { kind: Kind::CloseOff, condition: self.recorded_lease_held(), record }
     }
 
     /// The record is PENDING, and this call owns it. The handler continues, unless a commit that may still

@@ -7,7 +7,7 @@ use crate::lease::{LeaseTerm, Window};
 use crate::machine::{Outcome, Reply, WriteResult};
 use crate::record::State;
 use crate::time::{Now, Stamp, StoreTime, Timestamp};
-use crate::write::{Form, Write};
+use crate::write::{Kind, Write};
 
 impl Finish {
     pub const fn window(&self) -> Option<Window> {
@@ -48,18 +48,10 @@ impl Finish {
         let term =
             self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.corrected);
         let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
-        Some(
-            self.lease_write(
-                stamp,
-                term,
-                if is_broken(FaultPoint::RenewalMayShorten) {
-                    self.held()
-                } else {
-                    self.held().and(is_shorter)
-                }
-                .unless(FaultPoint::RenewUnfenced),
-            ),
-        )
+        let may_shorten = is_broken(FaultPoint::RenewalMayShorten);
+        let condition = if may_shorten { self.held() } else { self.held().and(is_shorter) };
+        let condition = condition.unless(FaultPoint::RenewUnfenced);
+        Some(self.lease_write(Kind::Renew, stamp, term, condition))
     }
 
     /// The write that corrects a wrong end of the lease. The owner relies on the lease in `window`, so the
@@ -73,13 +65,19 @@ impl Finish {
         let term = term.not_before(held.lease_expires_at).unlike(&self.corrected);
         let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
         let stamped = if is_broken(FaultPoint::RestampMayShorten) { self.held() } else { stamped };
-        Some(self.lease_write(stamp, term, stamped))
+        Some(self.lease_write(Kind::StampAgain, stamp, term, stamped))
     }
 
-    fn lease_write(&self, stamp: Stamp, term: LeaseTerm, condition: Condition) -> Write {
+    fn lease_write(
+        &self,
+        kind: Kind,
+        stamp: Stamp,
+        term: LeaseTerm,
+        condition: Condition,
+    ) -> Write {
         let state = State::Pending { lease_expires_at: term.lease_expires_at };
         let record = self.header(stamp, state, None, term.expires_at);
-        Write { form: Form::Stamp, condition, record }
+        Write { kind, condition, record }
     }
 
     /// Uses a renewed lease if store time proves that its end is right.

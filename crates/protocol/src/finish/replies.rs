@@ -7,7 +7,7 @@ use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Cause, WriteResult};
 use crate::record::{Header, State};
 use crate::time::Now;
-use crate::write::Write;
+use crate::write::{Kind, Write};
 
 impl Finish {
     pub(super) fn out_of_time(&mut self, now: Now, purpose: Purpose) -> Command {
@@ -140,10 +140,12 @@ impl Finish {
     /// attempt's number, because a handler has seen it.
     pub(super) fn completion_over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
-        let is_later = write.condition.attempt_limit()? < seen.attempt;
+        let accepts_released =
+            write.kind == Kind::Complete || (write.kind == Kind::Commit && !self.is_protected);
+        let is_later = seen.state == State::Released && seen.attempt > write.record.attempt;
         let condition = Condition::completable_by(*self.knowledge.me(), seen.attempt);
         let record = Header { attempt: seen.attempt, ..write.record.clone() };
-        (is_later && seen.state == State::Released).then_some(Write { condition, record, ..*write })
+        (accepts_released && is_later).then_some(Write { condition, record, ..*write })
     }
 
     /// Ends a request after which the record is released, failed or absent.

@@ -5,7 +5,7 @@ use crate::policy::Completed;
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
 use crate::time::{Local, StoreTime, Uptime};
-use crate::write::Form;
+use crate::write::Kind;
 
 fn lease_end() -> Timestamp {
     pending(ME).state.lease_expires_at().unwrap()
@@ -123,7 +123,7 @@ fn a_commit_in_doubt_is_closed_off_by_a_later_end_of_the_lease() {
     assert!(!commit.condition.holds(Some(&lasting_until(lease_end().shifted(1)))));
     // The time for the commit is over before the reply arrives.
     let closing = sent(finish.replied(after(Duration::from_secs(2)), &unknown()));
-    assert_eq!(closing.form, Form::Touch);
+    assert_eq!(closing.kind, Kind::CloseOff);
     assert!(closing.condition.holds(Some(&pending(ME))));
     let moved = closing.applied_to(Some(&pending(ME)));
     assert!(!commit.condition.holds(Some(&moved)));

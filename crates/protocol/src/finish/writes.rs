@@ -7,7 +7,7 @@ use crate::record::{Header, State, restored};
 use crate::retention::released_until;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
-use crate::write::{Form, Write};
+use crate::write::{Kind, Write};
 
 impl Finish {
     pub(super) fn begin(&mut self, now: Now, order: Order, until: Deadline) -> Command {
@@ -72,7 +72,7 @@ impl Finish {
         };
         let expires_at = self.expires_at(completed_at).max(kept_until);
         let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
-        (Write { form: Form::Put, condition, record }, Purpose::Complete { completed_at })
+        (Write { kind: Kind::Complete, condition, record }, Purpose::Complete { completed_at })
     }
 
     pub(super) fn failure_write(&self, stamp: Stamp, failure: FailureWrite) -> Write {
@@ -98,10 +98,11 @@ impl Finish {
             } else {
                 self.held().and(Term::NoSteps)
             };
-            return Write { form: Form::Update, condition, record };
+            return Write { kind: Kind::Release, condition, record };
         };
         let condition = self.held().unless(FaultPoint::KeepFailureUnfenced);
-        Write { form: Form::Update, condition, record }
+        let kind = if failure == FailureWrite::Undo { Kind::Undo } else { Kind::Keep };
+        Write { kind, condition, record }
     }
 
     pub(super) fn held(&self) -> Condition {
