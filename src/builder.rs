@@ -298,10 +298,8 @@ impl Builder {
     /// A repeat of the same request is then answered without DynamoDB. The cache drops rarely used
     /// answers first. It does not keep an answer that is larger than a quarter of `bytes`.
     ///
-    /// The cache keeps an answer until its retention ends by either clock, wall or monotonic. It drops
-    /// the answer when this process runs the operation again
-    /// ([`Completed::Execute`](crate::policy::Completed::Execute)). It does not notice when another
-    /// process runs the operation again or deletes the record.
+    /// The cache keeps an answer until its retention ends by either clock, wall or monotonic. It does not
+    /// notice when the record is deleted, or released by hand.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {

@@ -12,12 +12,13 @@ use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
+use crate::idempotency::Idempotency;
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::protocol::Condition;
-use crate::store::Expression;
+use crate::protocol::{Condition, Form, Header, Write};
 use crate::store::key::{KeyForm, RecordKey};
 use crate::store::record::{self, Item, Record, State, random_owner};
 use crate::store::schema::TableSchema;
+use crate::store::{Expression, WriteResult};
 
 /// The default header of the idempotency key.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -91,4 +92,48 @@ pub fn condition_expression(
 
 fn key() -> Result<RecordKey, Error> {
     RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048)
+}
+
+/// Sends a write for a call without a payload, as the driver of the machines does. Returns whether DynamoDB has
+/// applied it.
+///
+/// # Errors
+/// If the write was neither applied nor rejected.
+pub async fn send_write(
+    idempotency: &Idempotency,
+    (scope, key): (&str, &str),
+    write: &Write,
+    response: Option<AttributeValue>,
+) -> Result<bool, Error> {
+    let table = &idempotency.core.table;
+    let key = RecordKey::new(&scope.into(), key, KeyForm::Verbatim, 2048)?;
+    let fingerprint = Fingerprint::empty().to_store();
+    let (of, limit) = ((&key, &fingerprint), table.request_timeout);
+    if write.form() == Form::Transaction {
+        let token = random_owner()?.to_string();
+        let reply = table.transact(of, write, response, (&[], token.as_str()), limit).await;
+        return is_applied(reply.outcome);
+    }
+    is_applied(table.write_record(of, write, response, limit).await.outcome)
+}
+
+fn is_applied<I: Into<Error>>(result: WriteResult<I>) -> Result<bool, Error> {
+    match result {
+        WriteResult::Applied => Ok(true),
+        WriteResult::Rejected(_) => Ok(false),
+        WriteResult::ItemsRejected(error) => Err(error.into()),
+        WriteResult::Conflict(error)
+        | WriteResult::TokenUsed(error)
+        | WriteResult::Invalid(error)
+        | WriteResult::NotApplied(error)
+        | WriteResult::Unknown(error) => Err(error),
+    }
+}
+
+/// The part of an item that the machines read, for a call without a payload.
+///
+/// # Errors
+/// If the item is not a record.
+pub fn header(item: Item) -> Result<Header, Error> {
+    Ok(Record::decode(&TableSchema::default(), item)?.header(&Fingerprint::empty()))
 }

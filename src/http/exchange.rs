@@ -213,6 +213,7 @@ impl<B: From<Body>, E> Encoding<Response<HandlerBody<B>>, E> for Responses<'_> {
     fn conclude(&self, execution: &Execution, response: &Response<HandlerBody<B>>) -> Conclusion {
         let status = response.status();
         let answer = match is_stored(&self.0.store_if, status) {
+            Ok(true) if execution.releases_success() => return Conclusion::Succeeded,
             Ok(true) => HandlerBody::answer(response),
             // The request was rejected before anything was done.
             Ok(false) if is_rejection(status) => return Conclusion::NothingExecuted,

@@ -97,7 +97,8 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::operation::CallConfig;
-use crate::policy::Policy;
+use crate::policy::{Completed, Policy};
+use crate::run::caller::hook_without_answers;
 use crate::run::hook::{Abandoned, Reconciled};
 use crate::store::key::Scope;
 
@@ -449,6 +450,9 @@ impl Http {
             return Err(Error::new(ErrorKind::Configuration, wrong));
         }
         let calls = self.calls.checked()?;
+        if self.reconcile.is_some() && calls.policy.completed == Completed::Release {
+            return Err(hook_without_answers());
+        }
         Ok(Arc::new(Self { calls, ..self }))
     }
 }

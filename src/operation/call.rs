@@ -369,7 +369,9 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
     outcome: RunOutcome<T, E>,
 ) -> Result<Outcome<T>, RunError<E>> {
     Ok(match outcome {
-        RunOutcome::Returned(value, Storage::Stored) => Outcome::Executed(value),
+        RunOutcome::Returned(value, Storage::Stored | Storage::Released) => {
+            Outcome::Executed(value)
+        }
         RunOutcome::Returned(value, Storage::NotStored) => Outcome::NothingExecuted(value),
         RunOutcome::Returned(value, Storage::Unprotected) => Outcome::Unprotected(value),
         RunOutcome::Returned(value, Storage::Unconfirmed) => Outcome::Unconfirmed(value),
@@ -394,6 +396,9 @@ pub(super) struct Json<Errors>(pub(super) PhantomData<fn() -> Errors>);
 
 impl<T: Serialize, E, Errors: KeptErrors<E>> Encoding<T, E> for Json<Errors> {
     fn conclude(&self, execution: &Execution, value: &T) -> Conclusion {
+        if execution.releases_success() {
+            return Conclusion::Succeeded;
+        }
         Conclusion::Completed(encode(value, |reason| execution.report_unstorable(reason)))
     }
 

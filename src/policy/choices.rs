@@ -93,7 +93,7 @@ pub use crate::protocol::policy::Takeover;
 /// use dynamodb_idempotency::policy::Completed;
 /// use dynamodb_idempotency::Policy;
 ///
-/// let policy = Policy::default().completed(Completed::Execute);
+/// let policy = Policy::default().completed(Completed::Release);
 /// ```
 pub use crate::protocol::policy::Completed;
 

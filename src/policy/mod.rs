@@ -135,7 +135,7 @@ impl Policy {
         failure: Failure, such as "Failure::Retain { max_attempts: 3 }";
         lease_expired: LeaseExpired, such as "LeaseExpired::Continue";
         takeover: Takeover, such as "Takeover::Reject";
-        completed: Completed, such as "Completed::Execute";
+        completed: Completed, such as "Completed::Release";
         outage: Outage, such as "Outage::Open";
         unconfirmed: Unconfirmed, such as "Unconfirmed::Error";
         completion_timeout: Duration, such as "Duration::from_secs(3)";

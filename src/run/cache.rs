@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::answer::AnswerRules;
     use crate::fault_injection::ClockShift;
-    use crate::policy::{Completed, Policy};
+    use crate::policy::Policy;
     use crate::protocol::time::Timestamp;
     use crate::run::call::CallContext;
     use crate::run::core::Core;
@@ -272,16 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_no_answer_or_may_run_again_is_not_kept() {
+    fn what_is_too_large_or_no_answer_is_not_kept() {
         let (core, replay) = (core(), Policy::default());
-        let execute = Policy::default().completed(Completed::Execute);
         let reason = Answer::Unavailable("why".into());
-        for (policy, answer, is_kept) in [
-            (&replay, answer(1), true),
-            (&replay, answer(2500), false),
-            (&replay, reason, false),
-            (&execute, answer(1), false),
-        ] {
+        for (policy, answer, is_kept) in
+            [(&replay, answer(1), true), (&replay, answer(2500), false), (&replay, reason, false)]
+        {
             let key = RecordKey::new(&"scope".into(), "key", policy.key_form, 2048).unwrap();
             let cache = core.cache.as_ref().unwrap();
             let call = CallContext::new(

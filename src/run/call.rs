@@ -6,7 +6,6 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Completed, Policy};
 use crate::protocol::{COMPLETION_MARGIN, Rules};
-use crate::run::cache::Cache;
 use crate::run::core::Core;
 use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
@@ -105,7 +104,6 @@ impl CallContext {
     pub(crate) fn rules(&self, core: &Core, reconciles: bool) -> Rules {
         let policy = &self.policy;
         Rules {
-            completed: policy.completed,
             failure: policy.failure,
             takeover: policy.takeover,
             reconciles,
@@ -120,17 +118,25 @@ impl CallContext {
         }
     }
 
+    /// An error if the policy stores no answer, because then `what` has nothing to be stored with.
+    pub(crate) fn stores_answers(&self, what: &str) -> Result<(), Error> {
+        if self.policy.completed != Completed::Release {
+            return Ok(());
+        }
+        let message = format!(
+            "{what} needs a record that stays, and Completed::Release keeps none: nothing was run. Use \
+             Completed::Replay"
+        );
+        Err(Error::new(ErrorKind::InvalidUse, message))
+    }
+
     /// Whether the cache of this process takes an answer of so many bytes.
     pub(crate) fn is_cacheable(&self, core: &Core, bytes: usize) -> bool {
-        self.cache(core).is_some_and(|cache| cache.has_room(self.key.as_str(), bytes))
+        core.cache.as_ref().is_some_and(|cache| cache.has_room(self.key.as_str(), bytes))
     }
 
     /// The call's answer, if this process keeps it.
     pub(crate) fn cached(&self, core: &Core) -> Option<Answer> {
-        self.cache(core)?.get(self.key.as_str(), &self.fingerprint, &core.table.clock)
-    }
-
-    fn cache<'a>(&self, core: &'a Core) -> Option<&'a Cache> {
-        core.cache.as_ref().filter(|_| self.policy.completed == Completed::Replay)
+        core.cache.as_ref()?.get(self.key.as_str(), &self.fingerprint, &core.table.clock)
     }
 }

@@ -9,8 +9,8 @@ use crate::answer::{Answer, Stored};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::fault_injection::{FaultPoint, is_broken};
-use crate::policy::Unconfirmed;
-use crate::protocol::{FailureWrite, FinishResult, State};
+use crate::policy::{Completed, Unconfirmed};
+use crate::protocol::{EndWrite, FinishResult, State};
 use crate::run::call::{CallContext, End};
 use crate::run::driver::{Session, SessionKind, report_unstorable};
 use crate::run::errors::{commit_unknown, lease_lost, outcome_unknown};
@@ -22,6 +22,8 @@ use crate::store::record::{Header, Record, completed_header};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     Stored,
+    /// The handler succeeded, and the key was released instead (`Completed::Release`).
+    Released,
     /// The answer is a failure, or the handler executed nothing.
     NotStored,
     /// The answer is a hook's, and is stored.
@@ -211,36 +213,68 @@ impl Execution {
     /// has executed something: its record is kept as FAILED.
     pub(crate) async fn undo(&self) {
         if self.inner.steps.lock().are_sent {
-            self.end_without_answer(FailureWrite::Keep, None).await;
+            self.end_without_answer(EndWrite::Keep, None).await;
         } else {
-            self.end_without_answer(FailureWrite::Undo, self.inner.failure.clone()).await;
+            self.end_without_answer(EndWrite::Undo, self.inner.failure.clone()).await;
+        }
+    }
+
+    /// Whether a success releases the key instead of storing the answer.
+    pub(crate) fn releases_success(&self) -> bool {
+        self.policy().completed == Completed::Release
+    }
+
+    /// Releases the key after a success. The caller gets the handler's answer, whatever the result of this
+    /// write. An execution without a record writes nothing.
+    pub(crate) async fn release_success(&self) {
+        if self.is_protected() {
+            self.end_without_answer(EndWrite::ReleaseSucceeded, None).await;
+        } else {
+            self.ended_as(Ending::FAIL_OPEN);
         }
     }
 
     /// The write of a failure, which also resolves a commit in doubt. The record is kept as FAILED if
     /// the policy keeps failures or the record may have steps. Otherwise it is released.
-    pub(crate) fn failure_write(&self) -> FailureWrite {
+    pub(crate) fn failure_write(&self) -> EndWrite {
         let is_kept = self.policy().failure.is_kept() || self.inner.steps.may_be_stored();
-        if is_kept { FailureWrite::Keep } else { FailureWrite::Release }
+        if is_kept { EndWrite::Keep } else { EndWrite::Release }
     }
 
     /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as
     /// [`acquire`](crate::run::caller::acquire) is.
-    fn end_without_answer(&self, end: FailureWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
+    fn end_without_answer(&self, end: EndWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
         let ending = async move {
             let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
             let mut session = self.session();
             session.answer = failure;
             let ended = session.drive(&mut &self.inner.finish, command).await;
             match ended {
-                FinishResult::FailureWritten => self.ended_as(match end {
-                    FailureWrite::Release | FailureWrite::Undo => Ending::RELEASED,
-                    FailureWrite::Keep => Ending::FAILED,
-                }),
+                FinishResult::FailureWritten => match end {
+                    EndWrite::Release | EndWrite::Undo => self.ended_as(Ending::RELEASED),
+                    EndWrite::Keep => self.ended_as(Ending::FAILED),
+                    EndWrite::ReleaseSucceeded => self.succeeded(),
+                },
+                // The record belongs to another owner, so there is nothing to release.
+                FinishResult::LeaseLost if end == EndWrite::ReleaseSucceeded => self.succeeded(),
                 FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LEASE_LOST),
                 FinishResult::LeaseLost => self.ended_as(Ending::FAIL_OPEN),
                 // A commit was applied before: `close` returns its answer.
                 FinishResult::Stored | FinishResult::Committed => {}
+                FinishResult::NothingWritten(_)
+                | FinishResult::NotCommitted(_)
+                | FinishResult::Unknown
+                | FinishResult::Unconfirmed
+                    if end == EndWrite::ReleaseSucceeded =>
+                {
+                    self.succeeded();
+                    let error = session.take_error();
+                    tracing::warn!(
+                        operation = self.operation(), %error,
+                        "an operation succeeded and its key could not be released: the key is free when \
+                         the lease ends"
+                    );
+                }
                 FinishResult::NothingWritten(_)
                 | FinishResult::NotCommitted(_)
                 | FinishResult::Unknown

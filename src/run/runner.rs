@@ -29,6 +29,9 @@ pub(crate) trait Encoding<V, E> {
 pub(crate) enum Conclusion {
     /// The operation is done, and this is stored.
     Completed(Answer),
+    /// The operation is done, and nothing is stored: the key is released
+    /// ([`Completed::Release`](crate::policy::Completed::Release)).
+    Succeeded,
     /// The policy for failures decides. Contains what repeats get if it keeps the failure.
     Failed(Option<Answer>),
     /// Nothing was executed, so the previous record is put back.
@@ -186,6 +189,12 @@ async fn finish<V, E>(
     match conclusion {
         Conclusion::Failed(failure) => execution.fail(failure).await,
         Conclusion::NothingExecuted => execution.undo().await,
+        Conclusion::Succeeded => {
+            execution.release_success().await;
+            if let RunOutcome::Returned(_, storage) = &mut outcome {
+                *storage = Storage::Released;
+            }
+        }
         Conclusion::Completed(answer) => match (execution.complete(answer).await, &mut outcome) {
             (Ok(stored), RunOutcome::Returned(_, storage)) => *storage = stored,
             (Ok(_), _) => {}

@@ -89,6 +89,7 @@ impl Execution {
     where
         T: Serialize + DeserializeOwned,
     {
+        self.inner.call.stores_answers("a step")?;
         let (reserved, done) = self.inner.steps.reserve(name)?;
         if let Some(done) = done {
             reserved.keep();

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
-use crate::protocol::{Condition, Header, State, Term};
+use crate::protocol::{Condition, Header, Term};
 use crate::store::record::{self, Item};
 use crate::store::schema::{Attribute, TableSchema};
 
@@ -143,10 +143,6 @@ impl<'a> Change<'a> {
         for (attribute, value) in record::state_values(record, response) {
             self.set_or_remove(attribute, value);
         }
-        if record.released_attempts > 0 && record.state != State::Released {
-            let released = record::number(record.released_attempts);
-            self.set(Attribute::ReleasedAttempts, released);
-        }
     }
 
     /// Sets the attributes that no update changes later. Needed if the record may be absent.
@@ -161,9 +157,6 @@ impl<'a> Change<'a> {
         self.set(Attribute::Owner, AttributeValue::S(record.owner.to_string()));
         if let Some(end) = record.state.lease_expires_at() {
             self.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
-        }
-        if record.is_completed() {
-            self.set(Attribute::ExpiresAt, record::number(record.expires_at));
         }
     }
 

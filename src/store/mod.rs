@@ -114,6 +114,10 @@ impl Table {
                 }
                 change.record(&write.record, response);
             }
+            Form::UpdateWithoutSteps => {
+                change.record(&write.record, response);
+                change.remove(Attribute::Steps);
+            }
             Form::Touch => change.touch(&write.record),
             Form::Stamp => change.lease(&write.record),
         }

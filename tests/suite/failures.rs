@@ -320,25 +320,6 @@ async fn a_takeover_that_executed_nothing_is_undone_and_does_not_count() {
     }
 }
 
-/// A takeover of a completed record deletes its answer; after the undo the record has no owner.
-#[tokio::test]
-async fn a_completed_record_that_was_taken_over_and_not_executed_runs_again() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    store.put(raw::completed("charge#k", "1")).await;
-    let idempotency = store.idempotency();
-    let again = || {
-        let retain = Failure::Retain { max_attempts: 1 };
-        let policy = |policy: Policy| policy.failure(retain).completed(Completed::Execute);
-        idempotency.operation("charge").policy(policy).unwrap().key("k")
-    };
-    let refused = again().run(async |execution| {
-        execution.discard();
-        Ok::<_, String>(())
-    });
-    refused.await.unwrap();
-    assert_eq!(charge(again(), &runs).await.unwrap(), executed(1, 3));
-}
-
 #[tokio::test]
 async fn an_error_of_the_handlers_that_is_the_crates_own_type_stays_the_handlers() {
     let (store, runs) = (Store::open().await, Runs::default());

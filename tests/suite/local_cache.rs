@@ -16,19 +16,28 @@ fn on(idempotency: &Idempotency) -> Call {
     idempotency.operation("charge").key("k")
 }
 
-fn again(idempotency: &Idempotency) -> Call {
-    let again = idempotency.operation("charge").policy(|p| p.completed(Completed::Execute));
-    again.unwrap().key("k")
+/// Another request under the same key. It runs once an operator has released the key.
+fn other(idempotency: &Idempotency) -> Call {
+    on(idempotency).payload("another")
+}
+
+/// An operator releases the key by another process.
+async fn release_by_hand(store: &Store) {
+    let released = raw::with(store.record("charge#k").await, "status", raw::s("RELEASED"));
+    let mut released = raw::with(released, "owner", raw::s(raw::ANOTHER));
+    released.remove("response");
+    store.put(released).await;
 }
 
 #[tokio::test]
-async fn an_answer_is_forgotten_when_its_operation_runs_again() {
+async fn an_answer_is_forgotten_when_its_key_is_used_for_another_request() {
     let (store, runs) = (Store::open().await, Runs::default());
     let process = keeping(&store, &Link::default());
     assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(charge(on(&process), &runs).await.unwrap(), replayed(1, 1));
-    assert_eq!(charge(again(&process), &runs).await.unwrap(), executed(2, 2));
-    assert_eq!(charge(on(&process), &runs).await.unwrap(), replayed(2, 2));
+    release_by_hand(&store).await;
+    assert_eq!(charge(other(&process), &runs).await.unwrap(), executed(2, 2));
+    assert_eq!(kind(charge(on(&process), &runs).await), ErrorKind::Mismatch);
 }
 
 #[tokio::test]
@@ -36,26 +45,24 @@ async fn an_answer_is_forgotten_when_a_transaction_takes_its_place() {
     let (store, runs) = (Store::open().await, Runs::default());
     let process = keeping(&store, &Link::default());
     assert_eq!(charge(on(&process), &runs).await.unwrap(), executed(1, 1));
-    let transaction = again(&process).run_transaction_with_outcome(async || {
+    release_by_hand(&store).await;
+    let transaction = other(&process).run_transaction_with_outcome(async || {
         let transaction = Transaction::new("second".to_owned());
         Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
     });
     assert_eq!(transaction.await.unwrap(), Outcome::Executed("second".to_owned()));
-    let repeat = charge(on(&process), &runs).await.unwrap();
-    assert_eq!(repeat, Outcome::Replayed("second".to_owned()));
+    assert_eq!(kind(charge(on(&process), &runs).await), ErrorKind::Mismatch);
 }
 
 /// Before its end is known.
 #[tokio::test]
-async fn an_answer_is_forgotten_as_soon_as_its_operation_is_taken_over() {
+async fn an_answer_is_forgotten_as_soon_as_its_key_is_acquired_again() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let process = keeping(&store, &link);
     charge(on(&process), &runs).await.unwrap();
-    let failing = again(&process).run(async |_| {
-        assert!(matches!(
-            kind(charge(on(&process), &runs).await),
-            dynamodb_idempotency::ErrorKind::InProgress { .. }
-        ));
+    release_by_hand(&store).await;
+    let failing = other(&process).run(async |_| {
+        assert_eq!(kind(charge(on(&process), &runs).await), ErrorKind::Mismatch);
         Err::<String, _>("it fails")
     });
     failing.await.unwrap_err();
@@ -87,11 +94,12 @@ async fn what_is_void_when_it_is_heard_is_not_kept() {
         };
         let (heard, ()) = tokio::join!(hearing, async {
             gate.reached().await;
-            assert_eq!(charge(again(&process), &runs).await.unwrap(), executed(2, 2), "{slow}");
+            release_by_hand(&store).await;
+            assert_eq!(charge(other(&process), &runs).await.unwrap(), executed(2, 2), "{slow}");
             gate.open();
         });
         assert_eq!(heard, "run 1, attempt 1", "{slow}");
-        assert_eq!(charge(on(&process), &runs).await.unwrap(), replayed(2, 2), "{slow}");
+        assert_eq!(kind(charge(on(&process), &runs).await), ErrorKind::Mismatch, "{slow}");
     }
 }
 
@@ -107,7 +115,6 @@ async fn an_answer_is_given_to_no_other_request_type_or_scope() {
     assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
     let typed = operation().run(async |_| Ok::<u64, Infallible>(7)).await;
     assert_eq!(kind(typed), ErrorKind::AnswerUnreadable);
-    assert_eq!(charge(again(&idempotency).payload("one"), &runs).await.unwrap(), executed(2, 2));
     assert_eq!(charge(operation(), &runs).await.unwrap(), replayed(2, 2));
     let tenants = idempotency.operation("charge").segment("t").key("k").payload("one");
     assert_eq!(charge(tenants, &runs).await.unwrap(), executed(3, 1));

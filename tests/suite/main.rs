@@ -42,9 +42,9 @@ mod one_winner;
 mod panics;
 mod powertools;
 mod preflight;
-mod re_execution;
 mod read_first;
 mod reconcile;
+mod release_on_success;
 mod replay;
 mod restoring;
 mod round_trips;
@@ -59,3 +59,5 @@ mod time;
 mod transaction;
 mod untouched;
 mod waiting;
+#[cfg(feature = "fuzzing")]
+mod writes;

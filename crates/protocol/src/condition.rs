@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::owner::OwnerId;
-use crate::record::{Completion, Header, State, Status, Version};
+use crate::record::{Header, State, Status, Version};
 use crate::time::Timestamp;
 
 /// Alternatives, of which at least one must hold with all of its terms. Clones share the alternatives,
@@ -73,11 +73,6 @@ impl Condition {
         let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status)];
         terms.extend((!is_broken(FaultPoint::CompareNoSteps)).then_some(steps));
         terms.extend(seen.lease_expires_at.map(Term::LeaseExpiresAt));
-        let completion = seen.completion.filter(|_| !is_broken(FaultPoint::CompareNoCompletion));
-        if let Some(Completion { attempt, expires_at }) = completion {
-            // No later record of its owner has a lower attempt, so "at most" means "the same".
-            terms.extend([Term::AttemptAtMost(attempt), Term::ExpiresAt(expires_at)]);
-        }
         Self { alternatives: Arc::new(vec![terms]) }
     }
 
@@ -202,11 +197,8 @@ impl Term {
 
     /// Whether a later record under the key can satisfy this term, now that `record` was seen.
     ///
-    /// - `Status(Released)`: yes, unless `record` is COMPLETED. Before a COMPLETED record can become RELEASED,
-    ///   another owner must replace it, with a higher attempt number. (`docs/protocol.md` has the exception.)
-    ///   Two conditions have this term, and neither holds for that RELEASED record:
-    ///   [`unchanged`](Condition::unchanged) requires the owner of a record that was RELEASED before, and
-    ///   [`completable_by`](Condition::completable_by) an attempt number that is at most the sender's.
+    /// - `Status(Released)`: yes, unless `record` is COMPLETED, because no call replaces a COMPLETED record
+    ///   before its retention is over. (An operator can release it, with the attempt that it has.)
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
     /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
     ///   that was sent before the record was written can still arrive.

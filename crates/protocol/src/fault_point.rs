@@ -11,6 +11,7 @@ pub enum FaultPoint {
     CompleteUnfenced,
     ReleaseUnfenced,
     ReleaseAnyStatus,
+    ReleaseSucceededUnfenced,
     TakeReleasedUnfenced,
     KeepFailureUnfenced,
     RenewUnfenced,
@@ -25,8 +26,6 @@ pub enum FaultPoint {
     CompareOwnerAlone,
     /// A version is compared without the number of its steps.
     CompareNoSteps,
-    /// A version of a COMPLETED record is compared without its attempt and its retention.
-    CompareNoCompletion,
     /// A completion does not accept a RELEASED record.
     ReleasedRefuses,
 
@@ -55,6 +54,10 @@ pub enum FaultPoint {
     ForgetDoubt,
     /// A commit or transaction in doubt is reported as not applied.
     DoubtLeftOpen,
+    /// An absent record counts as proof that a commit or transaction in doubt was not applied.
+    TrustAbsence,
+    /// So does the record of any other owner.
+    TrustAnyOwner,
     /// A commit whose items are rejected is reported as not applied, although an earlier try is in doubt.
     RefusedInDoubt,
     /// A write without a response counts as rejected.

@@ -1,12 +1,12 @@
 //! What one call knows of its key: the writes that may still be applied, and the record that DynamoDB
 //! returned last.
 
-use crate::condition::Prospect;
+use crate::condition::{Condition, Prospect};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
-use crate::record::Header;
-use crate::write::{Form, Write};
+use crate::record::{Header, State};
+use crate::write::{Form, Kind, Write};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge {
@@ -14,9 +14,10 @@ pub struct Knowledge {
     /// The writes of this call that DynamoDB may still apply. A write stays here until a delayed copy of
     /// it would certainly be rejected.
     possible: Vec<Write>,
+    /// The commits and transactions of this call that DynamoDB may have applied, because their outcome is
+    /// unknown. An absent record proves nothing about them: it may have been deleted since.
+    doubtful: Vec<Write>,
     seen: Seen,
-    /// The outcome of a transaction, or of a hook's resolution as COMPLETED, is unknown.
-    has_lost_completion: bool,
 }
 
 /// What DynamoDB returned last.
@@ -55,8 +56,7 @@ impl NoCompletion {
 
 impl Knowledge {
     pub const fn new(me: OwnerId) -> Self {
-        let possible = Vec::new();
-        Self { me, possible, seen: Seen::Nothing, has_lost_completion: false }
+        Self { me, possible: Vec::new(), doubtful: Vec::new(), seen: Seen::Nothing }
     }
 
     pub const fn me(&self) -> &OwnerId {
@@ -107,11 +107,15 @@ impl Knowledge {
     }
 
     fn learn_result(&mut self, result: &WriteResult<Header>, is_in_doubt: bool, write: &Write) {
-        if is_in_doubt || matches!(result, WriteResult::Unknown(_)) {
+        let is_unknown = is_in_doubt || matches!(result, WriteResult::Unknown(_));
+        if is_unknown && !is_broken(FaultPoint::ForgetDoubt) {
             self.mark_unknown(write);
         }
         match result {
-            WriteResult::Applied => self.see(Some(write.applied_to(self.seen.record()))),
+            WriteResult::Applied => {
+                self.rule_out(&write.condition);
+                self.see(Some(write.applied_to(self.seen.record())));
+            }
             WriteResult::Rejected(record) => {
                 // The reply to a transaction says whether an earlier try is in doubt. Replies to other
                 // writes do not, so these writes stay in `possible` until a record rules them out.
@@ -140,28 +144,49 @@ impl Knowledge {
 
     /// Learns that DynamoDB returned this record.
     pub fn see(&mut self, record: Option<Header>) {
+        if record.is_none() && is_broken(FaultPoint::TrustAbsence) {
+            self.doubtful.clear();
+        }
+        if let Some(record) = &record {
+            let me = self.me;
+            self.doubtful.retain(|write| !disproves(record, write, &me));
+        }
         self.seen = record.map_or(Seen::Absent, Seen::Record);
         self.forget_impossible();
     }
 
-    /// Notes that the outcome of this write stays unknown.
-    pub fn mark_unknown(&mut self, write: &Write) {
-        let replaces_version = !write.condition.accepts_holder(&self.me);
-        let completes = write.record.is_completed() && replaces_version;
-        self.has_lost_completion |= write.form() == Form::Transaction || completes;
+    /// Notes that the outcome of this write is unknown.
+    pub(crate) fn mark_unknown(&mut self, write: &Write) {
+        let is_doubtful = match write.kind {
+            Kind::Commit | Kind::Transact | Kind::AnswerWithoutItems => true,
+            Kind::Acquire
+            | Kind::Replace
+            | Kind::TakeOver
+            | Kind::StampAgain
+            | Kind::Renew
+            | Kind::CloseOff
+            | Kind::Complete
+            | Kind::Keep
+            | Kind::Release
+            | Kind::ReleaseSucceeded
+            | Kind::Undo
+            | Kind::ResolveCompleted
+            | Kind::ResolveFailed
+            | Kind::Supersede
+            | Kind::SupersedeByRelease
+            | Kind::Extend => false,
+        };
+        if is_doubtful && !self.doubtful.contains(write) {
+            self.doubtful.push(write.clone());
+        }
     }
 
-    /// Notes that the completion in doubt was not applied and never will be, because this call has replaced
-    /// the version that the completion requires.
-    pub const fn rule_out_completion(&mut self) {
-        self.has_lost_completion = false;
-    }
-
-    /// Whether a completion of this call may have been applied and then replaced by another owner's record.
-    /// Only possible under [`Completed::Execute`](crate::policy::Completed::Execute).
-    pub fn may_have_been_replaced(&self) -> bool {
-        let is_others = self.seen.record().is_some_and(|record| record.owner != self.me);
-        self.has_lost_completion && is_others
+    /// Notes that a write of this call with this condition was applied. If the condition requires a record, that
+    /// version was present until then. So no other write that requires the same version was applied before.
+    pub(crate) fn rule_out(&mut self, required: &Condition) {
+        if !required.holds(None) {
+            self.doubtful.retain(|write| write.condition != *required);
+        }
     }
 
     fn was_not_applied(&mut self, write: &Write) {
@@ -193,20 +218,48 @@ impl Knowledge {
         self.possible.is_empty()
     }
 
-    /// Proof that no completion of this call can still be applied. The caller must first have checked that
-    /// this call has not completed the record seen last.
+    /// Proof that no completion of this call was applied, or can still be applied. The caller must first have
+    /// checked that this call has not completed the record seen last.
     pub fn no_effect(&self) -> Option<NoCompletion> {
-        let has_effect = |write: &Write| write.record.is_completed();
-        (!self.possible.iter().any(has_effect)).then_some(NoCompletion(()))
+        (self.doubtful.is_empty() && !self.may_complete()).then_some(NoCompletion(()))
     }
 
-    /// Whether a transaction of this call may still be applied.
+    /// Whether a completion of this call can still be applied.
+    pub fn may_complete(&self) -> bool {
+        self.possible.iter().any(|write| write.record.is_completed())
+    }
+
+    /// Whether a transaction of this call may have been applied, or may still be applied.
     pub fn may_transact(&self) -> bool {
-        self.possible.iter().any(|write| write.form() == Form::Transaction)
+        !self.doubtful.is_empty()
+            || self.possible.iter().any(|write| write.form() == Form::Transaction)
     }
 
     /// Whether this call holds the key, or a write of it may still acquire the key.
     pub fn may_hold_key(&self) -> bool {
         self.holds_key() || self.possible.iter().any(|write| write.record.is_pending_of(&self.me))
     }
+}
+
+/// Whether this record proves that `write`, a commit or transaction of `me`, was not applied before.
+///
+/// A COMPLETED record changes only when it is removed: it expires, or an operator deletes or releases it. The
+/// record of another request then has another `created_at`, and a release by hand changes the owner. So these
+/// records prove it:
+fn disproves(record: &Header, write: &Write, me: &OwnerId) -> bool {
+    if record.owner == *me {
+        // The call's own write has left it, and it is not the completion.
+        return record.state != State::Completed;
+    }
+    if is_broken(FaultPoint::TrustAnyOwner) {
+        return true;
+    }
+    // The version that the write requires is still present.
+    let is_present = write.condition.holds(Some(record));
+    // Every owner since then has taken over from the one before. If no record was required, another call may
+    // have created its record in the same millisecond.
+    let is_taken_over = !write.condition.holds(None)
+        && record.created_at == write.record.created_at
+        && record.attempt > write.record.attempt;
+    is_present || is_taken_over
 }

@@ -78,13 +78,17 @@ pub enum Takeover {
 pub enum Completed {
     /// A repeat gets the stored answer.
     Replay,
-    /// A repeat becomes the owner and runs the handler again, with `attempt` one higher.
+    /// After a success the owner releases the key, and each repeat runs the handler again.
     ///
-    /// The new answer replaces the stored one. Two executions never run at once. With
-    /// [`InProgress::Wait`], a repeat first waits for the running execution, and then runs the handler.
-    /// Use it for handlers that only read, or that are safe to repeat but not to run concurrently. The
-    /// same key with another payload is still a mismatch.
-    Execute,
+    /// Two executions never run at once: with [`InProgress::Wait`], a repeat first waits for the running
+    /// execution. Nothing is stored, so a repeat can have another payload. Use it for handlers that only
+    /// read, or that are safe to repeat but not to run concurrently.
+    ///
+    /// The caller gets the handler's answer even if DynamoDB does not confirm the release. Steps, commits and
+    /// transactions are [`ErrorKind::InvalidUse`], and a reconcile hook is a configuration error. `attempt`
+    /// grows from run to run, and starts again at 1 an hour after the last one. An answer that was stored
+    /// under `Replay` is replayed until its retention is over.
+    Release,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

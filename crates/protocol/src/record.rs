@@ -83,18 +83,6 @@ pub struct Version {
     pub status: Status,
     pub lease_expires_at: Option<Timestamp>,
     pub steps: Option<usize>,
-    pub completion: Option<Completion>,
-}
-
-/// The part of a version that only COMPLETED records have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Completion {
-    /// Distinguishes two completions of one owner. If another owner has replaced the first one and released
-    /// the record, a slow owner completes the record again, with a later attempt.
-    pub attempt: u32,
-    /// In epoch seconds. A call whose transaction on this record is in doubt changes only this, so that
-    /// DynamoDB rejects the transaction.
-    pub expires_at: i64,
 }
 
 /// The counters of attempts in an operation's record.
@@ -128,7 +116,8 @@ impl Attempts {
             owner: *owner,
             state,
             attempt: self.number,
-            released_attempts: self.released,
+            // Nothing counts the attempts of an operation that has completed.
+            released_attempts: if state == State::Completed { 0 } else { self.released },
             created_at: self.created_at.unwrap_or(now),
             completed_at,
             expires_at,
@@ -140,13 +129,11 @@ impl Attempts {
 
 impl Header {
     pub fn version(&self) -> Version {
-        let Self { attempt, expires_at, .. } = *self;
         Version {
             owner: self.owner,
             status: self.state.status(),
             lease_expires_at: self.state.lease_expires_at(),
             steps: self.steps,
-            completion: self.is_completed().then_some(Completion { attempt, expires_at }),
         }
     }
 
@@ -177,8 +164,11 @@ pub(crate) fn restored(taken_over: Option<&Header>, undone: &Header) -> Option<H
             ..undone.clone()
         }),
         State::Failed => Some(Header { state: State::Failed, ..undone.clone() }),
-        // The takeover has removed the answer, and a RELEASED record has nothing to restore.
-        State::Completed | State::Released => None,
+        // No call takes over these.
+        State::Completed | State::Released => {
+            debug_assert!(false, "a {:?} record was taken over", taken_over.state);
+            None
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::{Bounds, LeaseTerm, Window};
-use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
+use crate::policy::{Failure, InProgress, Lease, Outage, Takeover};
 use crate::time::{Deadline, Now, Stamp, StoreTime, Timestamp, Uptime};
 
 /// The last request ends this long before the deadline, so that the answer is returned in time.
@@ -18,7 +18,6 @@ pub const DATE_RESOLUTION: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
-    pub completed: Completed,
     pub failure: Failure,
     pub takeover: Takeover,
     /// Whether a hook judges an abandoned operation, instead of `takeover`.
@@ -37,11 +36,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether a completed operation runs again. If so, the next owner can replace the completed record.
-    pub fn replaces_completed(&self) -> bool {
-        self.completed == Completed::Execute
-    }
-
     /// When the last request must end: [`COMPLETION_MARGIN`] before the deadline.
     pub fn answer_by(&self) -> Option<Deadline> {
         self.deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN))

@@ -8,7 +8,7 @@ use crate::finish::Finish;
 use crate::knowledge::Knowledge;
 use crate::machine::{Cause, Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
-use crate::policy::{Completed, Failure, InProgress, Lease, Outage, Takeover};
+use crate::policy::{Failure, InProgress, Lease, Outage, Takeover};
 use crate::record::{Attempts, Header, State, Status};
 use crate::rules::Rules;
 use crate::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
@@ -31,7 +31,6 @@ pub(crate) fn after(duration: Duration) -> Now {
 
 pub(crate) fn rules() -> Rules {
     Rules {
-        completed: Completed::Execute,
         failure: Failure::Release,
         takeover: Takeover::Execute,
         reconciles: false,
@@ -108,29 +107,6 @@ fn a_rejected_write_may_still_be_applied_unless_it_was_the_only_try_of_a_transac
     assert!(is_settled(&acquire(), WriteResult::Conflict(Cause::Outage), false));
     assert!(!is_settled(&transact(), WriteResult::Conflict(Cause::Outage), true));
     assert!(after_reply(&transact(), WriteResult::Unknown(Cause::Outage), false).may_transact());
-}
-
-#[test]
-fn only_an_unconfirmed_completion_of_a_version_may_have_been_replaced() {
-    let unknown = |write: &Write| {
-        let mut knowledge = after_reply(write, WriteResult::Unknown(Cause::Outage), false);
-        knowledge.see(Some(pending(OTHER)));
-        knowledge
-    };
-    let version = pending(OTHER).version();
-    let own = Condition::completable_by(ME, 1);
-    let completed = record(ME, State::Completed);
-    assert!(!unknown(&write(Kind::Complete, own, completed.clone())).may_have_been_replaced());
-    let takeover = write(Kind::TakeOver, Condition::unchanged(&version), pending(ME));
-    assert!(!unknown(&takeover).may_have_been_replaced());
-    let resolution = write(Kind::ResolveCompleted, Condition::unchanged(&version), completed);
-    let mut knowledge = unknown(&resolution);
-    assert!(knowledge.may_have_been_replaced());
-    knowledge.rule_out_completion();
-    assert!(!knowledge.may_have_been_replaced());
-    let mut knowledge = unknown(&resolution);
-    knowledge.see(Some(record(ME, State::Completed)));
-    assert!(!knowledge.may_have_been_replaced());
 }
 
 #[test]

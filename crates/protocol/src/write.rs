@@ -34,6 +34,8 @@ pub enum Kind {
     /// Keeps a failure.
     Keep,
     Release,
+    /// Releases the key after a success, under `Completed::Release`.
+    ReleaseSucceeded,
     /// Puts back the record that was there before an acquisition that executed nothing.
     Undo,
     /// The hook has found that an abandoned operation completed.
@@ -42,8 +44,9 @@ pub enum Kind {
     ResolveFailed,
     /// Replaces a version, so that a delayed write of this call that requires it is rejected.
     Supersede,
-    /// Like `Supersede`, for a write that requires an absent record.
-    SupersedeAbsence,
+    /// Like `Supersede`, for a delayed write that requires an absent record, or a COMPLETED one whose
+    /// retention is over.
+    SupersedeByRelease,
     /// Extends the retention of a finished or RELEASED record.
     Extend,
 }
@@ -56,17 +59,19 @@ pub enum Form {
     /// The attributes that the machines change. The steps, the fingerprint, `created_at` and unknown
     /// attributes stay. If there is no record, the whole record is written.
     Update,
+    /// Like `Update`, and the steps are removed.
+    UpdateWithoutSteps,
     /// `expires_at`, and the lease if the record has one.
     Stamp,
-    /// The attributes of the version: the owner, the lease, and `expires_at` of a completed record. The
-    /// record keeps its meaning, but DynamoDB rejects a delayed write that requires the earlier version.
+    /// The owner, and the lease if the record has one. The record keeps its meaning, but DynamoDB rejects a
+    /// delayed write that requires the earlier version.
     Touch,
     /// The whole record, together with the caller's items.
     Transaction,
 }
 
 impl Kind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Acquire,
         Self::Replace,
         Self::TakeOver,
@@ -79,11 +84,12 @@ impl Kind {
         Self::AnswerWithoutItems,
         Self::Keep,
         Self::Release,
+        Self::ReleaseSucceeded,
         Self::Undo,
         Self::ResolveCompleted,
         Self::ResolveFailed,
         Self::Supersede,
-        Self::SupersedeAbsence,
+        Self::SupersedeByRelease,
         Self::Extend,
     ];
 
@@ -102,11 +108,12 @@ impl Kind {
             Self::AnswerWithoutItems => "answer without items",
             Self::Keep => "keep",
             Self::Release => "release",
+            Self::ReleaseSucceeded => "release after success",
             Self::Undo => "undo",
             Self::ResolveCompleted => "resolve as completed",
             Self::ResolveFailed => "resolve as failed",
             Self::Supersede => "supersede",
-            Self::SupersedeAbsence => "supersede absence",
+            Self::SupersedeByRelease => "supersede by release",
             Self::Extend => "extend",
         }
     }
@@ -118,10 +125,11 @@ impl Kind {
             | Self::Complete
             | Self::AnswerWithoutItems
             | Self::ResolveCompleted
-            | Self::SupersedeAbsence => Form::Put,
+            | Self::SupersedeByRelease => Form::Put,
             Self::TakeOver | Self::Keep | Self::Release | Self::Undo | Self::ResolveFailed => {
                 Form::Update
             }
+            Self::ReleaseSucceeded => Form::UpdateWithoutSteps,
             Self::StampAgain | Self::Renew | Self::Extend => Form::Stamp,
             Self::CloseOff | Self::Supersede => Form::Touch,
             Self::Commit | Self::Transact => Form::Transaction,
@@ -138,22 +146,15 @@ impl Write {
     pub fn applied_to(&self, record: Option<&Header>) -> Header {
         match (self.form(), record) {
             (Form::Put | Form::Transaction, _) | (_, None) => self.record.clone(),
-            (Form::Update, Some(before)) => Header {
-                steps: before.steps,
+            (form @ (Form::Update | Form::UpdateWithoutSteps), Some(before)) => Header {
+                steps: before.steps.filter(|_| form == Form::Update),
                 created_at: before.created_at,
                 is_same_request: before.is_same_request,
                 ..self.record.clone()
             },
-            (Form::Touch, Some(before)) => Header {
-                owner: self.record.owner,
-                state: self.record.state,
-                expires_at: if self.record.is_completed() {
-                    self.record.expires_at
-                } else {
-                    before.expires_at
-                },
-                ..before.clone()
-            },
+            (Form::Touch, Some(before)) => {
+                Header { owner: self.record.owner, state: self.record.state, ..before.clone() }
+            }
             (Form::Stamp, Some(before)) => Header {
                 state: self.record.state,
                 expires_at: self.record.expires_at,

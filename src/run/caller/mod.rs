@@ -28,6 +28,8 @@ use crate::signals::{self, Ending};
 use crate::store::record::{Record, random_owner};
 
 pub(crate) use self::reconcile::acquire_with_hook;
+#[cfg(feature = "http")]
+pub(crate) use self::reconcile::hook_without_answers;
 
 /// What a call that has not [ended](End) does next.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Caller, Progress, Step};
 use crate::error::{Error, ErrorKind};
+use crate::policy::Completed;
 use crate::protocol::{Goal, Resolution};
 use crate::run::call::{CallContext, End};
 use crate::run::completion::Storage;
@@ -41,6 +42,9 @@ pub(crate) async fn acquire_with_hook<T, E, Fut>(
 where
     Fut: Future<Output = HookResult<T, E>>,
 {
+    if call.policy.completed == Completed::Release {
+        return Err(hook_without_answers().into());
+    }
     let mut caller = Caller::new(core, &call, Goal::Own, true)?;
     let (mut step, mut reconciled) = (Step::Start, None);
     loop {
@@ -70,6 +74,13 @@ where
         step = Step::Resolve(resolved(&resolution));
         reconciled = Some(resolution);
     }
+}
+
+/// A hook finds the answer of an abandoned operation, and there is none.
+pub(crate) fn hook_without_answers() -> Error {
+    let message = "a reconcile hook and Completed::Release contradict each other: a hook's answer would be \
+                   stored, and Completed::Release stores none. Remove one of them";
+    Error::new(ErrorKind::Configuration, message)
 }
 
 fn out_of_time() -> Error {

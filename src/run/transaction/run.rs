@@ -36,6 +36,9 @@ pub(crate) async fn run_transaction<V, E>(
     call: CallContext,
     build: impl Future<Output = Result<Transaction<V>, E>>,
 ) -> RunOutcome<V, E> {
+    if let Err(error) = call.stores_answers("a transaction") {
+        return error.into();
+    }
     if !call.has_record {
         let outcome = run_without_record(core, call, build).await;
         if let RunOutcome::Panicked(panic, _) = &outcome {

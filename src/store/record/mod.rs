@@ -266,9 +266,7 @@ pub(crate) fn item(
 ) -> Item {
     let state = state_values(header, response).into_iter();
     let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
-    let released = (header.released_attempts > 0 && header.state != State::Completed)
-        .then(|| (Attribute::ReleasedAttempts, number(header.released_attempts)));
-    let values = state.chain(beginning_values(fingerprint, header)).chain(released);
+    let values = state.chain(beginning_values(fingerprint, header));
     item_of(schema, key, values)
 }
 
@@ -277,8 +275,9 @@ pub(crate) fn item(
 pub(crate) fn state_values(
     header: &Header,
     response: Option<AttributeValue>,
-) -> [(Attribute, Option<AttributeValue>); 7] {
+) -> [(Attribute, Option<AttributeValue>); 8] {
     let status = header.state.status().as_str().to_owned();
+    let released = Some(header.released_attempts).filter(|released| *released > 0);
     let time = |at: Timestamp| number(at.millis());
     [
         (Attribute::Status, Some(AttributeValue::S(status))),
@@ -288,6 +287,7 @@ pub(crate) fn state_values(
         (Attribute::LeaseExpiresAt, header.state.lease_expires_at().map(time)),
         (Attribute::CompletedAt, header.completed_at.map(time)),
         (Attribute::Response, response),
+        (Attribute::ReleasedAttempts, released.map(number)),
     ]
 }
 

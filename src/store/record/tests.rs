@@ -150,7 +150,6 @@ fn records_round_trip() {
         status: Status::Pending,
         lease_expires_at: Some(lease_expires_at),
         steps: None,
-        completion: None,
     };
     assert_eq!(record.header.version(), version);
     let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {

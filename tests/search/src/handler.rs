@@ -8,8 +8,8 @@ use crate::rows::{Row, Work};
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
 use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
-use dynamodb_idempotency_protocol::policy::{Failure, Lease};
-use dynamodb_idempotency_protocol::{FailureWrite, Renewal, Reply, Term};
+use dynamodb_idempotency_protocol::policy::{Completed, Failure, Lease};
+use dynamodb_idempotency_protocol::{EndWrite, Renewal, Reply, Term};
 
 /// How many commits a handler begins at most, and how many steps an operation stores at most.
 const MOST: usize = 2;
@@ -98,9 +98,9 @@ impl Turn<'_> {
     }
 
     /// What a failure leaves in the record under this policy. A record with steps is never released.
-    fn failure_write(&self, execution: &Execution) -> FailureWrite {
+    fn failure_write(&self, execution: &Execution) -> EndWrite {
         let is_kept = execution.has_stepped || self.role().rules.failure.is_kept();
-        if is_kept { FailureWrite::Keep } else { FailureWrite::Release }
+        if is_kept { EndWrite::Keep } else { EndWrite::Release }
     }
 
     /// The handler returns. Unless `is_plain`, the handler has dropped its commit first.
@@ -109,7 +109,7 @@ impl Turn<'_> {
         execution.is_cut_short |= !is_plain;
         let failure = self.failure_write(&execution);
         if is_success && execution.commits.is_empty() {
-            self.state.ledger.successes += 1;
+            self.state.ledger.succeeded(self.seat, self.role().completed);
             self.state.ledger.excused |= !execution.is_protected;
         }
         self.closes(execution, is_success, failure)
@@ -127,17 +127,20 @@ impl Turn<'_> {
     /// The handler reports that it has executed nothing.
     fn declines(mut self) -> Self {
         let Some(execution) = self.execution() else { return self };
-        let failure = if execution.has_stepped { FailureWrite::Keep } else { FailureWrite::Undo };
+        let failure = if execution.has_stepped { EndWrite::Keep } else { EndWrite::Undo };
         self.closes(execution, false, failure)
     }
 
-    fn closes(mut self, mut execution: Execution, is_success: bool, failure: FailureWrite) -> Self {
+    fn closes(mut self, mut execution: Execution, is_success: bool, failure: EndWrite) -> Self {
         self.drop_main(&mut execution);
-        let now = self.now();
+        let (now, releases) = (self.now(), self.role().completed == Completed::Release);
         let finish = &mut execution.finish;
         let command = finish.close(now, failure).unwrap_or_else(|| {
             if !is_success {
                 return finish.fail(now, failure);
+            }
+            if releases {
+                return finish.fail(now, EndWrite::ReleaseSucceeded);
             }
             execution.completes = true;
             let until = finish.tries_until(now);

@@ -13,12 +13,13 @@ use crate::handler;
 use crate::oracle::Ledger;
 use crate::process::{Acquiring, Answer, Phase, Place, Process, Slot, Task};
 use crate::rows::{MAX_CALLERS, Role, Row};
-use crate::store::{Sender, Store, Wire, outcome};
+use crate::store::{Sender, Store, Stored, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::{
-    Cause, Condition, Form, Outcome, ReadResult, Resolution, WriteResult,
+    Cause, Condition, Form, Header, Outcome, ReadResult, Resolution, State as Stands, WriteResult,
+    released_until,
 };
 
 /// The callers, and one more caller that begins when the others have ended.
@@ -117,6 +118,7 @@ impl State {
         }
         self.arrivals(row, &mut emit);
         self.expiry(row, &mut emit);
+        self.operator(row, &mut emit);
         for seat in 0..row.callers {
             self.steps_of(seat, row, &mut emit);
             self.clock_faults(seat, row, &mut emit);
@@ -186,6 +188,36 @@ impl State {
         }
     }
 
+    /// An operator deletes the record, or releases it. Both begin a new life of the key.
+    fn operator(&self, row: &Row, emit: &mut Emit<'_>) {
+        let Some(record) = &self.store.record else { return };
+        if !row.has_operator || self.faults == 0 {
+            return;
+        }
+        let owner = record.header.owner;
+        let mut deleted = self.faulty();
+        deleted.store.before = deleted.store.record.take();
+        deleted.ledger.removed(owner);
+        deleted.ledger.was_deleted = true;
+        emit(Step::of_all("delete", None), deleted);
+        if record.header.state == Stands::Released {
+            return;
+        }
+        let mut released = self.faulty();
+        let header = Header {
+            // No call has this id, and no two releases by hand have the same one.
+            owner: OwnerId(1_000 + u128::from(self.faults)),
+            state: Stands::Released,
+            completed_at: None,
+            expires_at: released_until(store_time(self.tick), store_time(self.tick)),
+            steps: None,
+            ..record.header.clone()
+        };
+        released.store.before = released.store.record.replace(Stored { header, ..record.clone() });
+        released.ledger.removed(owner);
+        emit(Step::of_all("release", None), released);
+    }
+
     /// DynamoDB executes a request.
     pub(crate) fn execute(&mut self, row: &Row, seat: usize, wire: &Wire) -> Outcome {
         let sender = sender(row, seat);
@@ -210,7 +242,7 @@ impl State {
             return;
         }
         let mut late = std::mem::take(&mut self.store.late);
-        let is_there = self.store.record.is_some() && !row.expires;
+        let is_there = self.store.record.is_some() && !row.expires && !row.has_operator;
         late.retain(|(_, wire)| !(is_there && asks_for_none(wire)));
         let takers: Vec<_> =
             late.iter().filter(|(_, wire)| takes_key(wire)).map(|late| late.0).collect();

@@ -41,7 +41,7 @@ const ALL: &[Broken] = &[
     broken(&[AttemptStays], "default", (2, 1)),
     broken(&[StepUnfenced], "steps", (2, 1)),
     broken(&[CompareNoSteps], "steps", (2, 1)),
-    broken(&[CompareNoCompletion], "execute-again", (2, 1)),
+    broken(&[ReleaseSucceededUnfenced], "release", (2, 1)),
     broken(&[TransactUnfenced], "commit", (2, 1)),
     broken(&[TransactUnfenced], "transaction", (2, 1)),
     broken(&[CommitAnyStatus], "commit", (2, 1)),
@@ -57,6 +57,9 @@ const ALL: &[Broken] = &[
     broken(&[ForgetDoubt], "transaction", (2, 1)),
     broken(&[DoubtLeftOpen], "transaction", (2, 1)),
     broken(&[UnknownIsRefused], "default", (2, 1)),
+    broken(&[TrustAbsence], "operator-commit", (2, 2)),
+    broken(&[TrustAbsence], "operator-transaction", (2, 2)),
+    broken(&[TrustAnyOwner], "operator-commit", (2, 2)),
 ];
 
 /// Searches for each of them. Returns whether all were found.

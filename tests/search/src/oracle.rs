@@ -5,8 +5,9 @@ use std::hash::Hash;
 use crate::clock::{Clock, store_time};
 use crate::model::{SEATS, State, owner, sender};
 use crate::process::{Acquiring, Execution, Fate, Phase};
-use crate::rows::{MAX_CALLERS, Role, Row};
+use crate::rows::{Role, Row};
 use crate::store::{Stored, Wire};
+use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::policy::{Completed, Lease};
 use dynamodb_idempotency_protocol::{
     CallResult, FinishResult, Form, Grant, Outcome, ReadResult, Reason, Reply, State as Stands,
@@ -22,16 +23,41 @@ pub(crate) struct Ledger {
     effects: u8,
     /// The attempt of the execution that began last.
     attempt: u32,
-    /// How many handlers have succeeded without a commit.
-    pub(crate) successes: u8,
+    /// How many handlers have succeeded without a commit. A success that releases the key counts only after
+    /// one that does not.
+    successes: u8,
     /// An owner has outlived its lease, could not confirm its completion, or ran without a record.
     pub(crate) excused: bool,
+    /// The callers whose record was removed by an operator, one bit each. They belong to an earlier life of
+    /// the key, so their executions are not compared with those of the present one.
+    removed: u8,
+    /// An operator has deleted a record, so that delayed requests that require an absent one are applied.
+    pub(crate) was_deleted: bool,
 }
 
 impl Ledger {
     /// The record was deleted, or replaced after its retention.
     pub(crate) fn reset(&mut self) {
-        *self = Self { applied: self.applied, ..Self::default() };
+        let Self { applied, removed, was_deleted, .. } = *self;
+        *self = Self { applied, removed, was_deleted, ..Self::default() };
+    }
+
+    /// An operator has removed the record of this owner.
+    pub(crate) fn removed(&mut self, owner: OwnerId) {
+        self.reset();
+        if let Ok(seat @ 0..8) = u32::try_from(owner.0) {
+            self.removed |= 1 << seat;
+        }
+    }
+
+    const fn was_removed(self, seat: usize) -> bool {
+        self.removed & 1 << seat != 0
+    }
+
+    /// A handler has succeeded without a commit.
+    pub(crate) fn succeeded(&mut self, seat: usize, completed: Completed) {
+        let counts = completed == Completed::Replay || self.successes > 0;
+        self.successes += u8::from(counts && !self.was_removed(seat));
     }
 
     const fn was_applied(self, seat: usize) -> bool {
@@ -44,6 +70,11 @@ impl State {
     pub(crate) fn applied(&mut self, row: &Row, seat: usize, before: Option<&Stored>, wire: &Wire) {
         let now = store_time(self.tick);
         let Some(after) = self.store.record.clone() else { return };
+        let is_acquiring = matches!(self.process(seat).phase, Phase::Acquiring(_));
+        if is_acquiring && after.header.is_pending_of(&owner(seat)) {
+            // The caller acquires the key in its present life.
+            self.ledger.removed &= !(1 << seat);
+        }
         if let Some(before) = before {
             if before.header.is_past_retention(now) && before.live_owner(now).is_none() {
                 self.ledger.reset();
@@ -54,7 +85,7 @@ impl State {
         if let Wire::Write(write) = wire
             && write.0.form() == Form::Transaction
         {
-            self.effect(row, seat);
+            self.effect(seat);
             let completed_at = write.0.record.completed_at;
             if self.process(seat).was_refused(completed_at) {
                 self.violate("a commit was reported as rejected, and is applied");
@@ -62,7 +93,7 @@ impl State {
         }
         // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
         let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);
-        if has_given_back && self.is_locked_by(seat) && !row.expires {
+        if has_given_back && self.is_locked_by(seat) && !row.expires && !self.ledger.was_deleted {
             self.violate("a key that was released is locked again");
         }
         let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
@@ -78,10 +109,10 @@ impl State {
         record.and_then(|record| record.live_owner(store_time(self.tick))) == Some(owner(seat))
     }
 
-    fn effect(&mut self, row: &Row, seat: usize) {
+    fn effect(&mut self, seat: usize) {
         self.ledger.effects += 1;
         self.ledger.applied |= 1 << seat;
-        if self.ledger.effects > 1 && !row.executes_again() {
+        if self.ledger.effects > 1 {
             self.violate("two effects were applied");
         }
         if self.process(seat).fate().is_some_and(|fate| fate.has_no_effect) {
@@ -92,9 +123,8 @@ impl State {
     /// Checks that the sender of a write was allowed to change this record.
     fn check_change(&mut self, row: &Row, seat: usize, before: &Stored, after: &Stored) {
         let (now, sender) = (store_time(self.tick), sender(row, seat));
-        let role = row.roles[seat.min(MAX_CALLERS - 1)];
         let is_same = is_same_completion(before, after);
-        if before.is_completed() && !is_same && role.rules.completed != Completed::Execute {
+        if before.is_completed() && !is_same {
             self.violate("a completed answer has changed");
         }
         let means_the_same = means_the_same(before, after);
@@ -124,6 +154,9 @@ impl State {
             }
             return;
         };
+        if self.ledger.was_removed(seat) {
+            return;
+        }
         let own = self.store.record.as_ref().filter(|record| record.header.owner == owner(seat));
         let known = grant.knowledge.own().and_then(|own| own.steps);
         let is_held = own.is_some_and(|own| own.header.state.lease_expires_at().is_some());
@@ -180,15 +213,21 @@ impl State {
                     self.violate("reported that nothing was written, and it was applied");
                 }
                 // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
-                if holds_nothing && self.is_locked_by(seat) && !row.expires {
+                if holds_nothing
+                    && self.is_locked_by(seat)
+                    && !row.expires
+                    && !self.ledger.was_deleted
+                {
                     self.violate("a call that runs nothing leaves its key locked");
                 }
                 let is_last = seat == SEATS - 1;
                 let is_locked_out = is_last && matches!(reason, Reason::InProgress { .. });
                 return Fate { has_no_effect: true, holds_nothing, is_locked_out };
             }
+            // Few records prove that a transaction in doubt was not applied.
             CallResult::Unknown
-                if acquiring.shown.unheard < MAX_UNHEARD && !row.executes_again() =>
+                if acquiring.shown.unheard < MAX_UNHEARD
+                    && !acquiring.shown.transaction_in_doubt =>
             {
                 self.violate("reported an unknown outcome without having read the record");
             }
@@ -238,7 +277,9 @@ impl State {
                 && stored.header.owner == shown.owner
                 && stored.header.completed_at == shown.completed_at
         };
-        let is_kept = !row.executes_again() && !row.expires;
+        let was_removed =
+            (0..SEATS).any(|seat| shown.owner == owner(seat) && self.ledger.was_removed(seat));
+        let is_kept = !row.expires && !was_removed;
         if is_kept && !self.store.record.as_ref().is_some_and(is_there) {
             self.violate("replayed what is not stored");
         }
@@ -246,7 +287,7 @@ impl State {
 
     fn check_stored(&mut self, row: &Row, seat: usize) {
         let is_own = |stored: &Stored| stored.is_completed() && stored.header.owner == owner(seat);
-        let is_kept = !row.executes_again() && !row.expires;
+        let is_kept = !row.expires && !self.ledger.was_removed(seat);
         let own = self.store.record.as_ref().filter(|stored| is_own(stored));
         let (is_missing, kept_until) =
             (own.is_none(), own.map(|stored| stored.header.expires_at.saturating_mul(1000)));
@@ -283,9 +324,8 @@ impl State {
             | FinishResult::NothingWritten(_)
             | FinishResult::LeaseLost => {
                 let found = reply.and_then(|reply| shown(&reply.outcome));
-                // A completion accepts a released record, except under `Completed::Execute`.
-                let turns_away =
-                    execution.completes && execution.commits.is_empty() && !row.executes_again();
+                // A completion accepts a released record.
+                let turns_away = execution.completes && execution.commits.is_empty();
                 let is_free = found.is_some_and(|record| record == Stands::Released);
                 if was_applied {
                     self.violate("reported that nothing was written, and it was applied");
@@ -318,6 +358,9 @@ impl State {
         else {
             return;
         };
+        if self.ledger.was_removed(seat) {
+            return;
+        }
         let slot = &self.slots[seat];
         let Phase::Executing(execution) = &slot.process.phase else { return };
         let is_renewed = |role: &Role| matches!(role.rules.lease, Lease::Renewed(_));
@@ -338,7 +381,10 @@ impl State {
         self.drop_dead_copies(row);
         let mut live = 0;
         let mut outlived = false;
-        for slot in &self.slots {
+        for (seat, slot) in self.slots.iter().enumerate() {
+            if self.ledger.was_removed(seat) {
+                continue;
+            }
             let Phase::Executing(execution) = &slot.process.phase else { continue };
             let Some(window) = execution.finish.window() else { continue };
             outlived |= now > window.lease_expires_at;
@@ -349,8 +395,7 @@ impl State {
         if live > 1 {
             self.violate("two live owners");
         }
-        let may_repeat = self.ledger.excused || row.executes_again();
-        if self.ledger.successes > 1 && !may_repeat {
+        if self.ledger.successes > 1 && !self.ledger.excused {
             self.violate("two executions have succeeded, without an excuse");
         }
     }

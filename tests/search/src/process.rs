@@ -41,6 +41,8 @@ pub(crate) struct Shown {
     pub(crate) another_at_work: bool,
     /// The record that was shown last forbids the handler to run without a record.
     pub(crate) must_not_run: bool,
+    /// A transaction was in doubt.
+    pub(crate) transaction_in_doubt: bool,
     /// How many replies in a row were not definite (`is_definite`), for example lost or throttled.
     pub(crate) unheard: u8,
     /// The last response was a stale read.

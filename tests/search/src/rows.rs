@@ -46,6 +46,8 @@ pub(crate) enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Role {
     pub(crate) work: Work,
+    /// Whether a success is stored, or releases the key.
+    pub(crate) completed: Completed,
     pub(crate) rules: Rules,
     pub(crate) first: FirstRequest,
     /// How long after the start of the call its deadline is.
@@ -70,6 +72,8 @@ pub(crate) struct Row {
     pub(crate) clocks_fail: bool,
     /// Whether TTL deletes a record that is past its retention.
     pub(crate) expires: bool,
+    /// Whether an operator deletes and releases records. Each time counts as a fault.
+    pub(crate) has_operator: bool,
     /// Whether responses have a `Date`.
     pub(crate) has_dates: bool,
     /// How many faults CI searches completely: with two callers, and with three.
@@ -79,11 +83,6 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn with(&self, callers: usize, faults: u8) -> Self {
         Self { callers, faults, ..*self }
-    }
-
-    /// Whether a completed answer may be replaced.
-    pub(crate) fn executes_again(&self) -> bool {
-        self.roles().iter().any(|role| role.rules.completed == Completed::Execute)
     }
 
     /// Whether a read may be stale.
@@ -102,7 +101,6 @@ impl Row {
 }
 
 const BASE: Rules = Rules {
-    completed: Completed::Replay,
     failure: Failure::Release,
     takeover: Takeover::Execute,
     reconciles: false,
@@ -118,6 +116,7 @@ const BASE: Rules = Rules {
 
 const RUN: Role = Role {
     work: Work::Run,
+    completed: Completed::Replay,
     rules: BASE,
     first: FirstRequest::Write,
     deadline: None,
@@ -130,6 +129,7 @@ const RUN: Role = Role {
 const NEW: Role = Role { is_new: true, ..RUN };
 const COMMIT: Role = Role { work: Work::Commit, ..RUN };
 const TRANSACT: Role = Role { work: Work::Transact, ..RUN };
+const RELEASE: Role = Role { completed: Completed::Release, ..RUN };
 
 const ROW: Row = Row {
     name: "default",
@@ -139,6 +139,7 @@ const ROW: Row = Row {
     ticks: 3,
     clocks_fail: false,
     expires: false,
+    has_operator: false,
     has_dates: true,
     bound: (3, 1),
 };
@@ -176,15 +177,12 @@ const OPEN: Rules = Rules { outage: Outage::Open, ..BASE };
 const RENEWED: Rules = Rules { lease: Lease::Renewed(LONG_LEASE), ..BASE };
 const HOOKED: Rules = Rules { reconciles: true, ..BASE };
 const REJECTING: Rules = Rules { takeover: Takeover::Reject, ..BASE };
-const AGAIN: Rules = Rules { completed: Completed::Execute, ..BASE };
 const SHORT: Rules = Rules { retention: Duration::from_secs(1), ..LONG };
 const HALF_USED: Rules = Rules { lease: Lease::Fixed(Duration::from_secs(15)), ..BASE };
 const INVOKED: Rules = Rules { lease: Lease::Invocation, ..BASE };
 const LONG: Rules = Rules { lease: Lease::Fixed(LONG_LEASE), ..BASE };
 const STALE: FirstRequest = FirstRequest::Read;
 const CONSISTENT: FirstRequest = FirstRequest::ConsistentRead;
-
-const TRANSACT_AGAIN: Role = Role { work: Work::Transact, ..with(AGAIN) };
 
 /// The rows. CI searches all of them in a few minutes.
 pub(crate) const ALL: &[Row] = &[
@@ -193,7 +191,8 @@ pub(crate) const ALL: &[Row] = &[
     row("keep-failure", with(keeping(Failure::Replay))),
     row("reject-takeover", with(REJECTING)),
     row("reconcile", with(HOOKED)),
-    row("execute-again", with(AGAIN)),
+    row("release", RELEASE),
+    row("release-wait", Role { completed: Completed::Release, ..with(WAITING) }),
     row("read-first", Role { first: CONSISTENT, ..RUN }),
     row("read-first-stale", Role { first: STALE, ..RUN }),
     row("open", with(OPEN)),
@@ -210,10 +209,11 @@ pub(crate) const ALL: &[Row] = &[
         "transaction-deadline",
         Role { work: Work::Transact, deadline: Some(Duration::from_secs(3)), ..NEW },
     ),
-    row("commit-execute-again", Role { work: Work::Commit, ..with(AGAIN) }),
+    Row { roles: [TRANSACT, RELEASE, TRANSACT], ..row("transaction-beside-release", RUN) },
+    Row { roles: [COMMIT, RELEASE, COMMIT], ..row("commit-beside-release", RUN) },
     Row {
-        roles: [TRANSACT_AGAIN, with(AGAIN), TRANSACT_AGAIN],
-        ..row("transaction-execute-again", RUN)
+        roles: [Role { work: Work::Steps, ..RUN }, RELEASE, Role { work: Work::Steps, ..RUN }],
+        ..row("steps-beside-release", RUN)
     },
     Row {
         roles: [Role { first: STALE, ..TRANSACT }, TRANSACT, Role { first: STALE, ..TRANSACT }],
@@ -224,7 +224,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { roles: [TRANSACT, RUN, TRANSACT], ..row("transaction-beside-run", RUN) },
     long(&heavy("renewed", with(RENEWED))),
     long(&heaviest("commit-renewed", Role { work: Work::Commit, ..with(RENEWED) })),
-    Row { roles: [RUN, with(AGAIN), RUN], ..row("one-executes-again", RUN) },
+    Row { roles: [RUN, RELEASE, RUN], ..row("one-releases", RUN) },
     Row {
         roles: [RUN, with(keeping(Failure::Retain { max_attempts: 2 })), with(HOOKED)],
         ..row("mixed", RUN)
@@ -247,6 +247,18 @@ pub(crate) const ALL: &[Row] = &[
     row("slow-clock-commit", Role { work: Work::Commit, skew: -WRONG, is_new: true, ..with(OPEN) }),
     row("first-call", NEW),
     Row { clocks_fail: true, ..row("clocks-transaction", TRANSACT) },
+    Row { has_operator: true, ..row("operator", RUN) },
+    Row { has_operator: true, ..row("operator-commit", COMMIT) },
+    Row { has_operator: true, ..row("operator-transaction", TRANSACT) },
+    Row {
+        has_operator: true,
+        roles: [TRANSACT, COMMIT, RUN],
+        ..row("operator-transaction-beside-commit", RUN)
+    },
+    Row {
+        has_operator: true,
+        ..row("operator-commit-open", Role { work: Work::Commit, ..with(OPEN) })
+    },
     Row { expires: true, ..long(&row("short-retention", with(SHORT))) },
     long(&row("invocation", Role { deadline: Some(Duration::from_secs(5)), ..with(INVOKED) })),
     Row { has_dates: false, ..row("no-date", NEW) },

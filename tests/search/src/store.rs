@@ -152,7 +152,7 @@ impl Store {
 /// Whether a write keeps the request of the record.
 const fn keeps_request(write: &Write) -> bool {
     use dynamodb_idempotency_protocol::Form;
-    matches!(write.form(), Form::Update | Form::Stamp | Form::Touch)
+    matches!(write.form(), Form::Update | Form::UpdateWithoutSteps | Form::Stamp | Form::Touch)
 }
 
 /// The outcome of a request that was executed.

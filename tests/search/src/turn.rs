@@ -131,7 +131,7 @@ impl<'a> Turn<'a> {
         let now = self.now();
         match std::mem::replace(&mut self.process.phase, Phase::Ready) {
             Phase::Acquiring(mut acquiring) => {
-                acquiring.shown.note(&reply, owner(self.seat));
+                acquiring.shown.note(&wire, &reply, owner(self.seat));
                 let command = acquiring.machine.replied(now, &reply);
                 self.acquires(acquiring, command, Some(&reply))
             }
@@ -293,7 +293,12 @@ impl Execution {
 }
 
 impl Shown {
-    fn note(&mut self, reply: &Reply, me: dynamodb_idempotency_protocol::OwnerId) {
+    fn note(&mut self, wire: &Wire, reply: &Reply, me: dynamodb_idempotency_protocol::OwnerId) {
+        // A rejection without a record does not show which version rejected the write.
+        let shows_nothing = reply.outcome == Outcome::Write(WriteResult::Rejected(None));
+        let is_in_doubt = reply.is_in_doubt || reply.outcome.is_unknown() || shows_nothing;
+        self.transaction_in_doubt |=
+            is_in_doubt && matches!(wire, Wire::Write(write) if write.0.record.is_completed());
         let judging = reply.time.map_or(store_time(0), |time| time.date);
         let is_at_work = |record: &dynamodb_idempotency_protocol::Header| {
             let ends = record.state.lease_expires_at();

@@ -206,20 +206,3 @@ async fn the_limit_of_answers_counts_what_the_codec_adds() {
         }
     }
 }
-
-/// The answer of a second run takes the place of the first's, encoded as well.
-#[tokio::test]
-async fn an_operation_that_runs_again_stores_its_new_answer_encoded() {
-    let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
-    let idempotency = strict(&store, &mask);
-    for _ in 0..2 {
-        let operation = idempotency
-            .operation("charge")
-            .policy(|policy| policy.completed(Completed::Execute))
-            .unwrap()
-            .key("k");
-        assert_eq!(outcome(operation, &runs).await.unwrap(), executed());
-        assert!(is_custom(&store.record("charge#k").await["response"]));
-    }
-    assert_eq!((charge(&idempotency, &runs).await.unwrap(), runs.count()), (replayed(), 2));
-}

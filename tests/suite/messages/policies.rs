@@ -103,17 +103,17 @@ async fn a_message_of_a_dead_owner_is_taken_over_or_left_alone() {
 }
 
 #[tokio::test]
-async fn a_completed_message_can_run_again() {
+async fn a_message_whose_success_releases_its_key_runs_again() {
     let (store, ran) = (Store::open().await, Ran::default());
     let consumer =
-        store.idempotency().sqs("book").policy(|policy| policy.completed(Completed::Execute));
+        store.idempotency().sqs("book").policy(|policy| policy.completed(Completed::Release));
     let service = consumer.handler(noting(&ran)).unwrap();
     for _ in 0..3 {
         assert_eq!(failures(&invoke(&service, &sqs([message("1", "k", "a")])).await), [""; 0]);
     }
     assert_eq!(ran.count(), 3);
     let record = store.record("book#k").await;
-    assert_eq!((raw::status(&record), raw::number(&record, "attempt")), ("COMPLETED", 3));
+    assert_eq!((raw::status(&record), raw::number(&record, "attempt")), ("RELEASED", 3));
 }
 
 #[tokio::test]

@@ -85,11 +85,11 @@ async fn those_of_one_that_is_cut_off_are_reported() {
 }
 
 #[tokio::test]
-async fn where_a_completed_one_may_run_again_two_never_run_at_once() {
+async fn where_a_success_releases_the_key_two_never_run_at_once() {
     let (store, ran, runs) =
         (Store::open().await, Ran::default(), Arc::new(AtomicBool::new(false)));
     let noted = ran.clone();
-    let consumer = store.idempotency().sqs("book").policy(|p| p.completed(Completed::Execute));
+    let consumer = store.idempotency().sqs("book").policy(|p| p.completed(Completed::Release));
     let service = consumer
         .handler(move |_: Message<SqsMessage>, _| {
             let (noted, runs) = (noted.clone(), Arc::clone(&runs));

@@ -149,12 +149,6 @@ async fn an_owner_whose_record_was_released_by_a_taker_stores_its_answer() {
     assert_eq!(repeat, replayed(1, 1));
     // No attempt number is used twice.
     assert_eq!(raw::number(&store.record("charge#k").await, "attempt"), 2);
-    let again = owner
-        .operation("charge")
-        .policy(|policy| policy.completed(Completed::Execute))
-        .unwrap()
-        .key("k");
-    assert_eq!(charge(again, &runs).await.unwrap(), executed(3, 3));
 }
 
 /// By a completion after a commit, and by a commit without a record.

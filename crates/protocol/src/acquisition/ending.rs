@@ -60,14 +60,9 @@ impl Acquisition {
 
     pub(super) fn report(&self, reason: Reason) -> Command {
         done(match self.no_completion() {
-            Some(proof) if !self.may_be_replaced() => CallResult::Nothing(reason, proof),
-            Some(_) | None => CallResult::Unknown,
+            Some(proof) => CallResult::Nothing(reason, proof),
+            None => CallResult::Unknown,
         })
-    }
-
-    /// Whether a transaction of this call may have been applied and then replaced.
-    pub(super) fn may_be_replaced(&self) -> bool {
-        self.rules.replaces_completed() && self.knowledge.may_have_been_replaced()
     }
 
     pub(super) fn no_completion(&self) -> Option<NoCompletion> {

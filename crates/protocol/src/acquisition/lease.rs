@@ -43,7 +43,7 @@ impl Acquisition {
             return self.end(now, Reason::Free);
         }
         self.writes += 1;
-        if self.may_have_resolved_another() || self.may_be_replaced() {
+        if self.may_have_resolved_another() {
             self.is_contended = true;
             return self.contended(now, intent);
         }
@@ -115,8 +115,13 @@ impl Acquisition {
     fn note_replaced(&mut self, stamp: Stamp, intent: Intent) {
         let seen = self.knowledge.seen().record().cloned();
         match (intent, seen) {
-            (Intent::Create, _) => self.start_from_scratch(stamp, 0),
-            (Intent::Replace { attempts }, _) => self.start_from_scratch(stamp, attempts),
+            (Intent::Create, _) => self.start_from_scratch(stamp.at, 0),
+            (Intent::Replace { attempts }, seen) => {
+                // Later than in the replaced record, so that the two are distinguishable.
+                let created_at =
+                    seen.map_or(stamp.at, |seen| stamp.at.max(seen.created_at.shifted(1)));
+                self.start_from_scratch(created_at, attempts);
+            }
             (Intent::TakeOver, Some(seen)) => {
                 let number =
                     seen.attempt.saturating_add(u32::from(!is_broken(FaultPoint::AttemptStays)));
@@ -130,8 +135,8 @@ impl Acquisition {
     }
 
     /// The earlier attempts have left nothing, so they do not count.
-    fn start_from_scratch(&mut self, stamp: Stamp, attempts: u32) {
-        let (number, created_at) = (attempts.saturating_add(1), Some(stamp.at));
+    fn start_from_scratch(&mut self, created_at: Timestamp, attempts: u32) {
+        let (number, created_at) = (attempts.saturating_add(1), Some(created_at));
         self.attempts = Attempts { number, released: attempts, created_at };
         self.taken_over = None;
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::knowledge::{Knowledge, NoCompletion};
 use crate::lease::Window;
-use crate::machine::{Cause, Machine, Outcome, Reply};
+use crate::machine::{Cause, Machine, Outcome, Reply, WriteResult};
 use crate::owner::OwnerId;
 use crate::policy::FirstRequest;
 use crate::record::{Attempts, Header, Version};
@@ -100,7 +100,6 @@ pub struct Grant {
     pub knowledge: Knowledge,
     /// The record that was taken over, if there was one.
     pub taken_over: Option<Header>,
-    /// `created_at` is `None` if no record protects the execution.
     pub attempts: Attempts,
 }
 
@@ -260,7 +259,13 @@ impl Machine for Acquisition {
                 self.after_undo(now, result, reason)
             }
             (Step::Superseding(write), Outcome::Write(result)) => {
-                self.after_superseding(now, result, &write)
+                // An earlier try of this write was applied.
+                if let WriteResult::Rejected(Some(seen)) = result
+                    && seen.version() == write.record.version()
+                {
+                    self.knowledge.rule_out(&write.condition);
+                }
+                self.end_transaction(now)
             }
             _ => self.read(now),
         };

@@ -41,28 +41,33 @@ fn in_doubt(seen: Option<Header>) -> Acquisition {
 #[test]
 fn a_version_that_is_replaced_again_is_new_again() {
     let lease_expires_at = START.wall;
-    for state in [State::Completed, State::Pending { lease_expires_at }] {
-        let (mut acquisition, mut seen) = (acquisition(), record(OTHER, state));
-        let mut versions = vec![seen.version()];
-        for _ in 0..3 {
-            acquisition.knowledge.see(Some(seen.clone()));
-            let write = acquisition.superseding_write(now()).unwrap();
-            assert!(write.condition.holds(Some(&seen)), "{seen:?}");
-            seen = write.applied_to(Some(&seen));
-            assert!(!versions.contains(&seen.version()), "{seen:?}");
-            versions.push(seen.version());
-        }
+    let (mut acquisition, state) = (acquisition(), State::Pending { lease_expires_at });
+    let mut seen = record(OTHER, state);
+    let mut versions = vec![seen.version()];
+    for _ in 0..3 {
+        acquisition.knowledge.see(Some(seen.clone()));
+        let write = acquisition.superseding_write(now()).unwrap();
+        assert!(write.condition.holds(Some(&seen)), "{seen:?}");
+        seen = write.applied_to(Some(&seen));
+        assert!(!versions.contains(&seen.version()), "{seen:?}");
+        versions.push(seen.version());
     }
 }
 
+/// Nothing of an answer is kept after its retention.
 #[test]
-fn the_release_of_a_replaced_answer_keeps_the_number_of_the_takeover() {
-    let mut acquisition = acquisition();
-    acquisition.attempts.number = 2;
-    let stamp = now().stamp().unwrap();
-    assert_eq!(acquisition.released(stamp).attempt, 1);
-    acquisition.taken_over = Some(record(OTHER, State::Completed));
-    assert_eq!(acquisition.released(stamp).attempt, 2);
+fn an_answer_past_its_retention_is_replaced_like_an_absent_record() {
+    for seen in [None, Some(record(OTHER, State::Completed))] {
+        let mut acquisition = in_doubt(seen.clone());
+        let write = sent(acquisition.end(now(), Reason::TimedOut));
+        assert!(write.condition.holds(seen.as_ref()));
+        let Header { owner, state, attempt, .. } = write.record;
+        assert_eq!((owner, state, attempt), (ME.alternate(), State::Released, 0));
+        let ended = acquisition.replied(now(), &reply(WriteResult::Applied));
+        // If the record was absent, the transaction may have been applied and then deleted.
+        let unknown = done(CallResult::Unknown);
+        assert_eq!(ended, if seen.is_some() { nothing(Reason::TimedOut) } else { unknown });
+    }
 }
 
 #[test]
@@ -306,16 +311,12 @@ fn only_a_rejected_replacement_shows_that_other_calls_write() {
 }
 
 #[test]
-fn a_replaced_answer_or_a_second_resolution_ends_the_call_as_contended() {
+fn a_second_resolution_ends_the_call_as_contended() {
     let in_progress = nothing(Reason::InProgress { lease_left: Duration::ZERO });
     let mut acquisition = acquisition();
     acquisition.knowledge.see(Some(record(OTHER, State::Released)));
     acquisition.doubtful_resolution = Some(pending(OTHER).version());
     assert_eq!(acquisition.write(now(), Intent::TakeOver), in_progress);
-    let mut acquisition = in_doubt(Some(record(OTHER, State::Completed)));
-    acquisition.knowledge.see(Some(Header { attempt: 2, ..pending(OTHER) }));
-    assert!(acquisition.may_be_replaced());
-    assert_eq!(acquisition.write(now(), Intent::TakeOver), done(CallResult::Unknown));
 }
 
 #[test]
@@ -370,21 +371,29 @@ fn a_transaction_that_cannot_be_accepted_is_tried_again_only_while_an_earlier_tr
 
 #[test]
 fn the_version_that_a_transaction_in_doubt_requires_is_replaced_until_that_is_confirmed() {
-    let replaced = record(OTHER, State::Completed);
+    let replaced = record(OTHER, State::Failed);
     let timed_out = nothing(Reason::TimedOut);
     let mut acquisition = in_doubt(Some(replaced.clone()));
     let write = sent(acquisition.end(now(), Reason::TimedOut));
-    assert_eq!(write.record, Header { expires_at: replaced.expires_at + 1, ..replaced.clone() });
+    assert_eq!(write.record, Header { owner: ME.alternate(), ..replaced.clone() });
     let unknown = reply(WriteResult::Unknown(Cause::Outage));
     let pause = acquisition.replied(now(), &unknown);
     assert!(matches!(pause, Command::Pause { .. }), "{pause:?}");
     assert_eq!(sent(acquisition.woke(now())), write);
-    // Under `Completed::Execute` only a confirmation proves that the transaction was not applied.
+    // Only these prove that the transaction was not applied.
     let finish = |result| acquisition.clone().replied(now(), &reply(result));
     assert_eq!(finish(WriteResult::Applied), timed_out);
     assert_eq!(finish(WriteResult::Rejected(Some(write.record.clone()))), timed_out);
-    let another = WriteResult::Rejected(Some(pending(OTHER)));
-    assert_eq!(finish(another), done(CallResult::Unknown));
+    let taken_over = Header { attempt: 2, ..pending(OTHER) };
+    assert_eq!(finish(WriteResult::Rejected(Some(taken_over.clone()))), timed_out);
+    for shown in [
+        pending(OTHER),
+        Header { created_at: START.wall.shifted(1), ..taken_over },
+        record(OTHER, State::Released),
+    ] {
+        let ended = finish(WriteResult::Rejected(Some(shown.clone())));
+        assert_eq!(ended, done(CallResult::Unknown), "{shown:?}");
+    }
 }
 
 #[test]
@@ -392,7 +401,7 @@ fn a_record_that_replaces_none_has_no_owner_and_no_attempt() {
     let mut acquisition = in_doubt(None);
     acquisition.attempts.number = 3;
     let write = sent(acquisition.end(now(), Reason::TimedOut));
-    assert_eq!((write.kind, &write.condition), (Kind::SupersedeAbsence, &Condition::absent()));
+    assert_eq!((write.kind, &write.condition), (Kind::SupersedeByRelease, &Condition::absent()));
     assert_eq!(write.record.owner, ME.alternate());
     assert_eq!((write.record.state, write.record.attempt), (State::Released, 0));
     for state in [State::Failed, State::Released] {

@@ -96,6 +96,9 @@ impl Acquisition {
         if !self.is_in_doubt() {
             return self.report(reason);
         }
+        if !self.knowledge.may_complete() {
+            return done(CallResult::Unknown);
+        }
         if is_broken(FaultPoint::DoubtLeftOpen) {
             return done(CallResult::Nothing(reason, crate::knowledge::NoCompletion::unproved()));
         }
@@ -117,48 +120,33 @@ impl Acquisition {
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
     }
 
-    pub(super) fn after_superseding(
-        &mut self,
-        now: Now,
-        result: &WriteResult<Header>,
-        write: &Write,
-    ) -> Command {
-        let is_superseded = match result {
-            WriteResult::Applied => true,
-            // An earlier try of this write was applied.
-            WriteResult::Rejected(Some(seen)) => seen.version() == write.record.version(),
-            _ => false,
-        };
-        if is_superseded {
-            self.knowledge.rule_out_completion();
-        }
-        self.end_transaction(now)
-    }
-
     /// The write that replaces the version that a delayed write of this call requires. The new version means
     /// the same, and an owner that is running keeps the record.
     pub(super) fn superseding_write(&mut self, now: Now) -> Option<Write> {
         let unowned = self.knowledge.me().alternate();
-        let Seen::Record(seen) = self.knowledge.seen() else {
-            let stamp = now.stamp()?;
-            self.retention.stamped(stamp);
-            let record = Header { owner: unowned, attempt: 0, ..self.released(stamp) };
-            return Some(Write {
-                kind: Kind::SupersedeAbsence,
-                condition: Condition::absent(),
-                record,
-            });
+        let seen = match self.knowledge.seen() {
+            // A COMPLETED record is only replaced once its retention is over, so nothing of it is kept.
+            Seen::Record(seen) if seen.state != State::Completed => seen,
+            seen => {
+                let record = seen.record().map(Header::version);
+                let condition =
+                    record.map_or_else(Condition::absent, |seen| Condition::unchanged(&seen));
+                let stamp = now.stamp()?;
+                self.retention.stamped(stamp);
+                let record = Header { owner: unowned, attempt: 0, ..self.released(stamp) };
+                return Some(Write { kind: Kind::SupersedeByRelease, condition, record });
+            }
         };
         let record = match seen.state {
-            // The owner stays, because the keys of the answer's parts contain it.
-            State::Completed => Header { expires_at: seen.expires_at + 1, ..seen.clone() },
             // The owner stays, because it may be slow and still complete the record. The new end is later,
             // because a renewal only moves an end later: none restores the end that the transaction requires.
             State::Pending { lease_expires_at } => {
                 let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
                 Header { state, ..seen.clone() }
             }
-            State::Failed | State::Released => Header { owner: unowned, ..seen.clone() },
+            State::Completed | State::Failed | State::Released => {
+                Header { owner: unowned, ..seen.clone() }
+            }
         };
         let condition = Condition::unchanged(&seen.version());
         Some(Write { kind: Kind::Supersede, condition, record })

@@ -65,9 +65,7 @@ impl Acquisition {
 
     /// A record that no call owns. The attempt does not count, because no handler has seen it.
     pub(super) fn released(&self, stamp: Stamp) -> Header {
-        // If this call has replaced an answer, a delayed completion must not restore that answer.
-        let has_replaced_answer = self.taken_over.as_ref().is_some_and(Header::is_completed);
-        let attempt = self.attempts.number.saturating_sub(u32::from(!has_replaced_answer));
+        let attempt = self.attempts.number.saturating_sub(1);
         let expires_at = released_until(stamp.at, stamp.at);
         Header { attempt, ..self.header(stamp, State::Released, None, expires_at) }
     }

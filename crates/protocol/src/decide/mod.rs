@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::owner::OwnerId;
-use crate::policy::{Completed, Failure, Takeover};
+use crate::policy::{Failure, Takeover};
 use crate::record::{Header, State};
 use crate::rules::Rules;
 use crate::time::Timestamp;
@@ -69,10 +69,7 @@ pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rul
     let runs = record.attempt.saturating_sub(record.released_attempts);
     match (record.state, lease_left) {
         // D5
-        (State::Completed, _) => match rules.completed {
-            Completed::Replay => Decision::Replay,
-            Completed::Execute => Decision::TakeOver,
-        },
+        (State::Completed, _) => Decision::Replay,
         // D6
         (State::Failed, _) => match rules.failure {
             Failure::Retain { max_attempts } if runs < max_attempts => Decision::TakeOver,

@@ -30,7 +30,6 @@ fn pending(lease_expires_at: Timestamp) -> Header {
 }
 
 const DEFAULT: Rules = Rules {
-    completed: Completed::Replay,
     failure: Failure::Release,
     takeover: Takeover::Execute,
     reconciles: false,
@@ -102,15 +101,8 @@ fn another_payload_is_a_mismatch_in_every_state() {
 }
 
 #[test]
-fn completed_replays_or_runs_again() {
-    let completed = record(State::Completed);
-    assert_eq!(by_default(&completed), Decision::Replay);
-    let rules = Rules { completed: Completed::Execute, ..DEFAULT };
-    assert_eq!(decided(&completed, &rules), Decision::TakeOver);
-    // Other rejections are the same as under `Replay`.
-    assert!(matches!(decided(&pending(LATER), &rules), Decision::InProgress { .. }));
-    let other = Header { is_same_request: false, ..completed };
-    assert_eq!(decided(&other, &rules), Decision::Mismatch);
+fn completed_replays() {
+    assert_eq!(by_default(&record(State::Completed)), Decision::Replay);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! handler keeps the key. Once the handler has returned, the write that fails the attempt closes the
 //! commit off.
 
-use super::{Command, FailureWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
+use super::{Command, EndWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
 use crate::condition::{Condition, Term};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::LeaseTerm;
@@ -114,7 +114,6 @@ impl Finish {
     /// be applied requires the current end of the lease. In that case the end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if let Some(nothing) = self.knowledge.no_effect() {
-            self.knowledge.rule_out_completion();
             return Command::Return(FinishResult::NotCommitted(nothing));
         }
         let write = self.closing_write();
@@ -123,7 +122,7 @@ impl Finish {
 
     /// Forbids further commits, because the handler has returned. If a commit has ended the operation, its
     /// result is returned. The write `on_doubt` resolves a commit whose future was dropped.
-    pub fn close(&mut self, now: Now, on_doubt: FailureWrite) -> Option<Command> {
+    pub fn close(&mut self, now: Now, on_doubt: EndWrite) -> Option<Command> {
         let interrupted = self.interrupted();
         if let Stage::Over(result) = self.stage {
             return Some(Command::Return(result));
@@ -168,7 +167,7 @@ impl Finish {
         &mut self,
         now: Now,
         completed_at: Timestamp,
-        failure: FailureWrite,
+        failure: EndWrite,
     ) -> Command {
         if is_broken(FaultPoint::DoubtLeftOpen) {
             return self

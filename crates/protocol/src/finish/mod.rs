@@ -46,13 +46,15 @@ pub enum FinishResult {
 
 type Command = crate::machine::Command<FinishResult>;
 
-/// The write to the record of an execution that has not succeeded.
+/// The write that ends an execution without an answer in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailureWrite {
+pub enum EndWrite {
     Release,
     Keep,
     /// Nothing was executed: the previous record is restored.
     Undo,
+    /// The execution has succeeded under [`Completed::Release`](crate::policy::Completed::Release).
+    ReleaseSucceeded,
 }
 
 /// Why a commit cannot begin.
@@ -130,8 +132,8 @@ enum Order {
     Complete {
         kept_until: i64,
     },
-    Fail(FailureWrite),
-    ResolveCommit(Timestamp, FailureWrite),
+    Fail(EndWrite),
+    ResolveCommit(Timestamp, EndWrite),
 }
 
 /// Why the machine reads or writes.
@@ -173,7 +175,12 @@ impl Purpose {
 
 impl Finish {
     pub fn new(grant: Grant, rules: Rules, window: Option<Window>, now: Now) -> Self {
-        let Grant { knowledge, taken_over, attempts } = grant;
+        let Grant { knowledge, taken_over, mut attempts } = grant;
+        if window.is_none() {
+            // The call has never owned the key, so its record does not continue the one that it tried to
+            // take over.
+            attempts.created_at = None;
+        }
         Self {
             rules,
             knowledge,
@@ -234,7 +241,7 @@ impl Finish {
     }
 
     /// Ends an execution that has failed, or has executed nothing.
-    pub fn fail(&mut self, now: Now, failure: FailureWrite) -> Command {
+    pub fn fail(&mut self, now: Now, failure: EndWrite) -> Command {
         self.stage = Stage::Closed;
         let until = self.tries_until(now);
         self.begin(now, Order::Fail(failure), until)

@@ -137,14 +137,16 @@ impl Finish {
     }
 
     /// The same completion over a record that was released after a later attempt. The record keeps that
-    /// attempt's number, because a handler has seen it.
+    /// attempt's number, because a handler has seen it. It also keeps `created_at`, by which another call
+    /// recognizes that its record was released by hand.
     pub(super) fn completion_over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
         let accepts_released =
             write.kind == Kind::Complete || (write.kind == Kind::Commit && !self.is_protected);
         let is_later = seen.state == State::Released && seen.attempt > write.record.attempt;
         let condition = Condition::completable_by(*self.knowledge.me(), seen.attempt);
-        let record = Header { attempt: seen.attempt, ..write.record.clone() };
+        let record =
+            Header { attempt: seen.attempt, created_at: seen.created_at, ..write.record.clone() };
         (accepts_released && is_later).then_some(Write { condition, record, ..*write })
     }
 
@@ -161,9 +163,7 @@ impl Finish {
 
     /// Ends a request of an owner that no longer holds the record.
     pub(super) fn lost(&mut self, now: Now, purpose: Purpose) -> Command {
-        let may_be_replaced =
-            self.rules.replaces_completed() && self.knowledge.may_have_been_replaced();
-        let has_no_effect = self.knowledge.no_effect().is_some() && !may_be_replaced;
+        let has_no_effect = self.knowledge.no_effect().is_some();
         match purpose {
             // The lease has not expired, so no call has taken over. An earlier try has freed the key.
             Purpose::Fail { is_in_doubt: true }
@@ -171,9 +171,7 @@ impl Finish {
             {
                 self.unheld(purpose)
             }
-            Purpose::Fail { .. } | Purpose::Complete { .. }
-                if !self.has_commit_in_doubt() && !may_be_replaced =>
-            {
+            Purpose::Fail { .. } | Purpose::Complete { .. } if !self.has_commit_in_doubt() => {
                 Command::Return(FinishResult::LeaseLost)
             }
             Purpose::Commit { .. }

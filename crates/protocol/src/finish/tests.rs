@@ -1,7 +1,6 @@
 use super::*;
 use crate::condition::Condition;
 use crate::machine::{Cause, WriteResult};
-use crate::policy::Completed;
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
 use crate::time::{Local, StoreTime, Uptime};
@@ -18,11 +17,6 @@ fn lasting_until(lease_expires_at: Timestamp) -> Header {
 /// An execution that holds a lease of 30 seconds, or has no record.
 fn finish(is_protected: bool) -> Finish {
     finish_under(rules(), is_protected)
-}
-
-/// Like [`finish`], but under `Completed::Replay`.
-fn finish_once(is_protected: bool) -> Finish {
-    finish_under(Rules { completed: Completed::Replay, ..rules() }, is_protected)
 }
 
 fn finish_under(rules: Rules, is_protected: bool) -> Finish {
@@ -69,7 +63,7 @@ fn completed_with(mut finish: Finish, reply: &Reply) -> Command {
 }
 
 fn released_with(mut finish: Finish, reply: &Reply) -> Command {
-    let command = finish.fail(now(), FailureWrite::Release);
+    let command = finish.fail(now(), EndWrite::Release);
     after_first(finish, command, reply)
 }
 
@@ -80,7 +74,7 @@ fn committed_with(mut finish: Finish, reply: &Reply) -> Command {
 
 /// An execution without a record, one of whose commits is in doubt.
 fn with_commit_in_doubt() -> Finish {
-    let mut finish = finish_once(false);
+    let mut finish = finish(false);
     let _ = sent(finish.commit(now(), a_second()));
     finish
 }
@@ -108,7 +102,7 @@ fn nothing_is_committed_after_the_end() {
     finish.items_ended(Some(FinishResult::LeaseLost));
     assert_eq!(finish.may_commit(), Err(NoCommit::Over(FinishResult::LeaseLost)));
     finish.items_ended(None);
-    assert!(matches!(finish.fail(now(), FailureWrite::Release), Command::Send { .. }));
+    assert!(matches!(finish.fail(now(), EndWrite::Release), Command::Send { .. }));
     assert_eq!(finish.may_commit(), Err(NoCommit::Closed));
     assert!(finish.is_over());
 }
@@ -161,15 +155,15 @@ fn a_commit_whose_handler_was_stopped_is_looked_for() {
 #[test]
 fn a_commit_whose_future_was_dropped_is_resolved_by_the_failure() {
     let mut finish = finish(true);
-    assert_eq!(finish.close(now(), FailureWrite::Release), None);
+    assert_eq!(finish.close(now(), EndWrite::Release), None);
     let mut finish = self::finish(true);
     let _ = sent(finish.commit(now(), a_second()));
-    let release = sent(finish.close(now(), FailureWrite::Release).unwrap());
+    let release = sent(finish.close(now(), EndWrite::Release).unwrap());
     assert_eq!(release.record.state, State::Released);
     // An execution without a record can only read.
     let mut finish = self::finish(false);
     let _ = sent(finish.commit(now(), a_second()));
-    let read = finish.close(now(), FailureWrite::Release).unwrap();
+    let read = finish.close(now(), EndWrite::Release).unwrap();
     assert!(matches!(read, Command::Read { .. }), "{read:?}");
 }
 
@@ -236,7 +230,7 @@ fn a_lease_that_a_commit_has_required_is_not_stamped_again() {
 #[test]
 fn a_write_that_is_not_confirmed_in_time_is_unknown_only_if_a_commit_is_in_doubt() {
     let late = after(Duration::from_secs(20));
-    let mut finish = finish_once(true);
+    let mut finish = finish(true);
     let _ = sent(finish.complete(now(), 0, a_second()));
     assert_eq!(finish.replied(late, &unknown()), returns(FinishResult::Unconfirmed));
     let mut finish = with_commit_in_doubt();
@@ -246,31 +240,31 @@ fn a_write_that_is_not_confirmed_in_time_is_unknown_only_if_a_commit_is_in_doubt
 
 #[test]
 fn only_the_holder_of_a_record_tries_its_completion_again() {
-    assert!(is_pause(&completed_with(finish_once(true), &unknown())));
-    let result = completed_with(finish_once(false), &unknown());
+    assert!(is_pause(&completed_with(finish(true), &unknown())));
+    let result = completed_with(finish(false), &unknown());
     assert_eq!(result, returns(FinishResult::Unconfirmed));
-    assert!(is_pause(&committed_with(finish_once(false), &unknown())));
+    assert!(is_pause(&committed_with(finish(false), &unknown())));
 }
 
 #[test]
 fn a_failure_is_written_where_no_record_is_left() {
     let written = returns(FinishResult::FailureWritten);
-    assert_eq!(released_with(finish_once(true), &reply(WriteResult::Applied)), written);
-    assert_eq!(released_with(finish_once(true), &rejected(None)), written);
+    assert_eq!(released_with(finish(true), &reply(WriteResult::Applied)), written);
+    assert_eq!(released_with(finish(true), &rejected(None)), written);
     let doubtful = returns(FinishResult::Unknown);
     assert_eq!(released_with(with_commit_in_doubt(), &rejected(None)), doubtful);
-    let read = completed_with(finish_once(true), &rejected(None));
+    let read = completed_with(finish(true), &rejected(None));
     assert!(matches!(read, Command::Read { .. }), "{read:?}");
 }
 
 #[test]
 fn a_commit_that_can_never_be_accepted_is_given_up_unless_an_earlier_try_is_in_doubt() {
     let denied = reply(WriteResult::NotApplied(Cause::Other));
-    let given_up = committed_with(finish_once(true), &denied);
+    let given_up = committed_with(finish(true), &denied);
     assert!(matches!(given_up, Command::Return(FinishResult::NotCommitted(_))), "{given_up:?}");
     let doubtful = Reply { is_in_doubt: true, ..denied.clone() };
-    assert!(is_pause(&committed_with(finish_once(true), &doubtful)));
-    assert!(is_pause(&completed_with(finish_once(true), &denied)));
+    assert!(is_pause(&committed_with(finish(true), &doubtful)));
+    assert!(is_pause(&completed_with(finish(true), &denied)));
 }
 
 #[test]
@@ -279,12 +273,12 @@ fn an_own_completed_record_is_the_completion_or_a_commit_if_one_was_sent() {
     let another = Header { completed_at: Some(START.wall.shifted(1)), ..completed.clone() };
     let shown = |record: &Header| rejected(Some(record.clone()));
     let stored = returns(FinishResult::Stored);
-    assert_eq!(completed_with(finish_once(true), &shown(&completed)), stored);
+    assert_eq!(completed_with(finish(true), &shown(&completed)), stored);
     let committed = returns(FinishResult::Committed);
-    assert_eq!(completed_with(finish_once(true), &shown(&another)), committed);
+    assert_eq!(completed_with(finish(true), &shown(&another)), committed);
     let own_error = returns(FinishResult::FailureWritten);
-    assert_eq!(released_with(finish_once(true), &shown(&completed)), own_error);
-    let mut finish = finish_once(true);
+    assert_eq!(released_with(finish(true), &shown(&completed)), own_error);
+    let mut finish = finish(true);
     finish.completed_at = Some(START.wall);
     assert_eq!(released_with(finish, &shown(&completed)), committed);
 }
@@ -292,13 +286,13 @@ fn an_own_completed_record_is_the_completion_or_a_commit_if_one_was_sent() {
 #[test]
 fn a_completion_is_lost_to_another_owner_and_tried_again_where_no_record_is_left() {
     let lost = returns(FinishResult::LeaseLost);
-    for finish in [finish(true), finish_once(true)] {
+    for finish in [finish(true), finish(true)] {
         let shown = rejected(Some(pending(OTHER)));
         assert_eq!(completed_with(finish.clone(), &shown), lost);
         assert_eq!(released_with(finish.clone(), &shown), lost);
         assert_eq!(committed_with(finish, &shown), lost);
     }
-    let mut finish = finish_once(true);
+    let mut finish = finish(true);
     let _ = sent(finish.complete(now(), 0, a_second()));
     let _ = finish.replied(now(), &rejected(None));
     assert!(is_pause(&finish.replied(now(), &found(None))));
@@ -311,22 +305,29 @@ fn a_commit_is_lost_with_its_record_and_needs_none_without_protection() {
         let _ = finish.replied(now(), &rejected(None));
         finish.replied(now(), &found(None))
     };
-    assert_eq!(read(finish_once(true)), returns(FinishResult::LeaseLost));
-    assert!(is_pause(&read(finish_once(false))));
+    assert_eq!(read(finish(true)), returns(FinishResult::LeaseLost));
+    assert!(is_pause(&read(finish(false))));
 }
 
 #[test]
 fn a_commit_in_doubt_that_meets_another_owner_is_unknown_unless_it_can_no_longer_be_applied() {
-    let doubtful = |finish: Finish| {
-        let shown = Reply { is_in_doubt: true, ..rejected(Some(pending(OTHER))) };
+    let doubtful = |finish: Finish, record: Header| {
+        let shown = Reply { is_in_doubt: true, ..rejected(Some(record)) };
         committed_with(finish, &shown)
     };
-    // The commit was not applied: no other call replaces a completed record.
-    assert_eq!(doubtful(finish_once(true)), returns(FinishResult::LeaseLost));
-    // The commit may have been applied, and then replaced.
-    assert_eq!(doubtful(finish(true)), returns(FinishResult::Unknown));
+    // Each owner has taken over from the one before, so the commit was not applied.
+    let taken_over = Header { attempt: 2, ..pending(OTHER) };
+    assert_eq!(doubtful(finish(true), taken_over.clone()), returns(FinishResult::LeaseLost));
+    // The commit may have been applied, and its record removed.
+    for record in [
+        pending(OTHER),
+        record(OTHER, State::Released),
+        Header { created_at: START.wall.shifted(1), ..taken_over.clone() },
+    ] {
+        assert_eq!(doubtful(finish(true), record), returns(FinishResult::Unknown));
+    }
     // The commit may still be applied, once the other owner has released the record.
-    assert_eq!(doubtful(finish_once(false)), returns(FinishResult::Unknown));
+    assert_eq!(doubtful(finish(false), taken_over), returns(FinishResult::Unknown));
     let shown = rejected(Some(pending(OTHER)));
     let unknown = returns(FinishResult::Unknown);
     assert_eq!(completed_with(with_commit_in_doubt(), &shown), unknown);
@@ -334,7 +335,7 @@ fn a_commit_in_doubt_that_meets_another_owner_is_unknown_unless_it_can_no_longer
 
 #[test]
 fn a_commit_that_is_closed_off_by_another_end_of_the_lease_was_not_applied() {
-    let mut finish = finish_once(true);
+    let mut finish = finish(true);
     let _ = sent(finish.commit(now(), a_second()));
     let _ = sent(finish.replied(after(Duration::from_secs(2)), &unknown()));
     let renewed = lasting_until(lease_end().shifted(5_000));
@@ -344,16 +345,18 @@ fn a_commit_that_is_closed_off_by_another_end_of_the_lease_was_not_applied() {
 
 #[test]
 fn a_completion_keeps_the_later_attempt_after_which_the_key_was_released() {
-    let later = Header { attempt: 2, ..record(OTHER, State::Released) };
-    let mut finish = finish_once(true);
-    let first = sent(finish.complete(now(), 0, a_second()));
+    let later =
+        Header { attempt: 2, created_at: START.wall.shifted(1), ..record(OTHER, State::Released) };
+    let mut owner = finish(true);
+    let first = sent(owner.complete(now(), 0, a_second()));
     assert!(first.condition.holds(Some(&record(OTHER, State::Released))));
     assert!(!first.condition.holds(Some(&later)));
-    let again = sent(finish.replied(now(), &rejected(Some(later.clone()))));
+    let again = sent(owner.replied(now(), &rejected(Some(later.clone()))));
     assert!(again.condition.holds(Some(&later)));
-    assert_eq!(again.record, Header { attempt: 2, ..first.record.clone() });
+    let Header { attempt, created_at, .. } = later.clone();
+    assert_eq!(again.record, Header { attempt, created_at, ..first.record.clone() });
     let over = |seen: Header| {
-        let mut finish = finish_once(true);
+        let mut finish = finish(true);
         finish.knowledge.see(Some(seen));
         finish.completion_over_released(Some(&first))
     };
@@ -364,8 +367,8 @@ fn a_completion_keeps_the_later_attempt_after_which_the_key_was_released() {
 #[test]
 fn a_release_in_doubt_was_applied_if_another_call_owns_the_record_before_the_lease_expires() {
     for (seconds, expected) in [(5, FinishResult::FailureWritten), (31, FinishResult::LeaseLost)] {
-        let mut finish = finish_once(true);
-        let _ = sent(finish.fail(now(), FailureWrite::Release));
+        let mut finish = finish(true);
+        let _ = sent(finish.fail(now(), EndWrite::Release));
         assert!(is_pause(&finish.replied(now(), &unknown())));
         let _ = sent(finish.woke(now()));
         let at = after(Duration::from_secs(seconds));
@@ -375,10 +378,10 @@ fn a_release_in_doubt_was_applied_if_another_call_owns_the_record_before_the_lea
 
 #[test]
 fn an_undone_attempt_that_a_handler_has_seen_is_counted_as_released() {
-    let mut finish = finish_once(true);
+    let mut finish = finish(true);
     finish.attempts.number = 2;
     finish.taken_over = Some(record(OTHER, State::Failed));
-    let undone = sent(finish.fail(now(), FailureWrite::Undo));
+    let undone = sent(finish.fail(now(), EndWrite::Undo));
     assert_eq!(undone.condition, Condition::held_by(ME));
     let Header { state, attempt, released_attempts, .. } = undone.record;
     assert_eq!((state, attempt, released_attempts), (State::Failed, 2, 1));

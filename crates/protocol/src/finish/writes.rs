@@ -1,9 +1,9 @@
 //! The writes that finish an execution, and their tries.
 
-use super::{Command, FailureWrite, Finish, FinishResult, Order, Purpose, Step};
+use super::{Command, EndWrite, Finish, FinishResult, Order, Purpose, Step};
 use crate::condition::{Condition, Term};
 use crate::fault_point::{FaultPoint, is_broken};
-use crate::record::{Header, State, restored};
+use crate::record::{Header, State, Status, restored};
 use crate::retention::released_until;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
@@ -26,10 +26,10 @@ impl Finish {
             Order::Commit => self.commit_write(stamp),
             Order::Complete { kept_until } => self.completion(stamp, kept_until),
             Order::Fail(failure) => {
-                (self.failure_write(stamp, failure), Purpose::Fail { is_in_doubt: false })
+                (self.end_write(stamp, failure), Purpose::Fail { is_in_doubt: false })
             }
             Order::ResolveCommit(completed_at, failure) => {
-                (self.failure_write(stamp, failure), Purpose::ResolveCommit { completed_at })
+                (self.end_write(stamp, failure), Purpose::ResolveCommit { completed_at })
             }
         };
         self.send(now, write, purpose)
@@ -61,11 +61,7 @@ impl Finish {
 
     pub(super) fn completion(&self, stamp: Stamp, kept_until: i64) -> (Write, Purpose) {
         let completed_at = self.next_completion(stamp.at);
-        let condition = if self.rules.replaces_completed() {
-            // Another call may have replaced the answer and released the record. Over the released record,
-            // the next try would restore the answer.
-            Condition::held_by_or_absent(*self.knowledge.me())
-        } else if self.completed_at.is_some() {
+        let condition = if self.completed_at.is_some() {
             self.completable()
         } else {
             self.completable().unless(FaultPoint::CompleteUnfenced)
@@ -75,34 +71,49 @@ impl Finish {
         (Write { kind: Kind::Complete, condition, record }, Purpose::Complete { completed_at })
     }
 
-    pub(super) fn failure_write(&self, stamp: Stamp, failure: FailureWrite) -> Write {
+    pub(super) fn end_write(&self, stamp: Stamp, end: EndWrite) -> Write {
         let expires_at = self.expires_at(stamp.at);
-        let failed = self.header(stamp, State::Failed, Some(stamp.at), expires_at);
-        // A handler has seen the attempt, so its number is not used again. The attempt does not count.
-        let released_attempts = self.attempts.released.saturating_add(1);
-        let undone = Header { released_attempts, ..failed.clone() };
-        let kept = match failure {
-            FailureWrite::Release => None,
-            FailureWrite::Keep => Some(failed),
-            FailureWrite::Undo => restored(self.taken_over.as_ref(), &undone),
+        let failed = || self.header(stamp, State::Failed, Some(stamp.at), expires_at);
+        match end {
+            EndWrite::Keep => self.keep(Kind::Keep, failed()),
+            EndWrite::Undo => {
+                // A handler has seen the attempt, so its number is not used again. The attempt does not
+                // count.
+                let released_attempts = self.attempts.released.saturating_add(1);
+                let undone = Header { released_attempts, ..failed() };
+                match restored(self.taken_over.as_ref(), &undone) {
+                    Some(record) => self.keep(Kind::Undo, record),
+                    None => self.release(stamp),
+                }
+            }
+            EndWrite::Release => self.release(stamp),
+            EndWrite::ReleaseSucceeded => {
+                let condition = self.held().unless(FaultPoint::ReleaseSucceededUnfenced);
+                Write { kind: Kind::ReleaseSucceeded, condition, record: self.released(stamp) }
+            }
+        }
+    }
+
+    fn keep(&self, kind: Kind, record: Header) -> Write {
+        Write { kind, condition: self.held().unless(FaultPoint::KeepFailureUnfenced), record }
+    }
+
+    fn release(&self, stamp: Stamp) -> Write {
+        let owner = Term::Owner(*self.knowledge.me());
+        let pending = Term::Status(Status::Pending);
+        let condition = if is_broken(FaultPoint::ReleaseUnfenced) {
+            Condition::all(&[pending, Term::NoSteps])
+        } else if is_broken(FaultPoint::ReleaseAnyStatus) {
+            Condition::all(&[owner, Term::NoSteps])
+        } else {
+            self.held().and(Term::NoSteps)
         };
-        let Some(record) = kept else {
-            let until = released_until(stamp.at, self.lease_expires_at());
-            let record = self.header(stamp, State::Released, None, until);
-            let owner = Term::Owner(*self.knowledge.me());
-            let pending = Term::Status(crate::record::Status::Pending);
-            let condition = if is_broken(FaultPoint::ReleaseUnfenced) {
-                Condition::all(&[pending, Term::NoSteps])
-            } else if is_broken(FaultPoint::ReleaseAnyStatus) {
-                Condition::all(&[owner, Term::NoSteps])
-            } else {
-                self.held().and(Term::NoSteps)
-            };
-            return Write { kind: Kind::Release, condition, record };
-        };
-        let condition = self.held().unless(FaultPoint::KeepFailureUnfenced);
-        let kind = if failure == FailureWrite::Undo { Kind::Undo } else { Kind::Keep };
-        Write { kind, condition, record }
+        Write { kind: Kind::Release, condition, record: self.released(stamp) }
+    }
+
+    fn released(&self, stamp: Stamp) -> Header {
+        let until = released_until(stamp.at, self.lease_expires_at());
+        self.header(stamp, State::Released, None, until)
     }
 
     pub(super) fn held(&self) -> Condition {
