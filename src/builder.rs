@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use aws_smithy_async::time::SharedTimeSource;
 
 use crate::answer::codec::{AnswerCodec, Coding};
-use crate::clock::Clock;
+use crate::clock::{Clock, StoreTime};
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::ClockShift;
 use crate::idempotency::Idempotency;
@@ -50,6 +50,8 @@ pub struct Builder {
     /// The client is the user's own until [`assemble`](Self::assemble) replaces it.
     core: Core,
     local_cache: usize,
+    /// Whether DynamoDB's responses show no time, so that the wall clock is used.
+    has_local_store_time: bool,
 }
 
 impl Builder {
@@ -72,7 +74,7 @@ impl Builder {
             coding: Coding::default(),
             cache: None,
         };
-        Self { core, local_cache: 0 }
+        Self { core, local_cache: 0, has_local_store_time: false }
     }
 
     /// Sets the names of the table's key and attributes. Default: those in `docs/protocol.md`.
@@ -152,6 +154,29 @@ impl Builder {
     /// ```
     pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
         self.core.clock_tolerance = tolerance;
+        self
+    }
+
+    /// Declares that no response shows DynamoDB's time, and uses this machine's wall clock instead.
+    ///
+    /// By default, the crate reads the time from the `Date` header of DynamoDB's responses, and no call runs
+    /// before a response has shown it ([`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable)). Declare this
+    /// only for an emulator or a proxy that never sends the header. A `Date` that a response has is then
+    /// ignored.
+    ///
+    /// The clocks of all machines that use the table must then agree within
+    /// [`clock_tolerance`](Self::clock_tolerance). If a clock is ahead by more, its machine can take over a
+    /// live lease, or run a completed operation again.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, _| { let client = sandbox.client();
+    /// use dynamodb_idempotency::Idempotency;
+    ///
+    /// let idempotency = Idempotency::builder(client, "idempotency").local_store_time().build()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn local_store_time(mut self) -> Self {
+        self.has_local_store_time = true;
         self
     }
 
@@ -372,8 +397,12 @@ impl Builder {
             observable(&table.client, Arc::clone(&table.snapshot), table.request_timeout);
         // The client's own time source, so that the SDK and the crate see the same time.
         table.clock.local.wall = table.client.config().time_source().unwrap_or_default();
-        if core.is_disabled || table.clock.local.shift.knows_time {
-            table.clock.trust_local();
+        if core.is_disabled || self.has_local_store_time {
+            table.clock.declare_local();
+        }
+        if table.clock.local.shift.knows_time {
+            let now = table.clock.now();
+            table.clock.observe(StoreTime { date: now.wall, sent: now, received: now });
         }
         Idempotency { core: Arc::new(core) }
     }

@@ -17,7 +17,7 @@ use crate::protocol::Tries;
 #[cfg(feature = "admin")]
 pub(crate) use crate::protocol::time::Stamp;
 pub(crate) use crate::protocol::time::{Deadline, Local, Now, StoreTime, Timestamp, Uptime};
-use crate::protocol::time::{Learned, millis};
+use crate::protocol::time::{Known, Learned, millis};
 
 /// The furthest deadline that is used.
 pub(crate) const MAX_AHEAD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -48,33 +48,36 @@ impl LocalClocks {
 #[derive(Debug)]
 pub(crate) struct Clock {
     pub(crate) local: LocalClocks,
-    learned: Mutex<Option<Learned>>,
+    known: Mutex<Known>,
 }
 
 impl Clock {
     #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
     pub(crate) fn new(wall: SharedTimeSource, shift: ClockShift) -> Self {
         let local = LocalClocks { wall, origin: Instant::now(), shift };
-        Self { local, learned: Mutex::new(None) }
+        Self { local, known: Mutex::new(Known::Nothing) }
     }
 
     pub(crate) fn now(&self) -> Local {
         self.local.now()
     }
 
-    fn learned(&self) -> MutexGuard<'_, Option<Learned>> {
-        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How far DynamoDB's clock is ahead of the wall clock, in ms; zero while it is unknown.
     #[cfg(any(feature = "admin", test))]
     pub(crate) fn offset(&self) -> i64 {
-        self.learned().map_or(0, |learned| learned.offset)
+        match *self.known() {
+            Known::Shown(learned) => learned.offset,
+            Known::Nothing | Known::Declared => 0,
+        }
     }
 
     /// Reads both clocks.
     pub(crate) fn moment(&self) -> Now {
-        Now { local: self.now(), learned: *self.learned() }
+        Now { local: self.now(), known: *self.known() }
     }
 
     /// The best estimate of DynamoDB's time. Not for use in records.
@@ -82,25 +85,43 @@ impl Clock {
         self.moment().guess().0
     }
 
-    /// Learns DynamoDB's time from a response.
-    pub(crate) fn observe(&self, time: StoreTime) {
-        let mut learned = self.learned();
-        *learned = Some(Learned::observe(*learned, time));
+    /// Learns DynamoDB's time from a response. Returns the time, unless the user has declared that no
+    /// response shows it.
+    pub(crate) fn observe(&self, time: StoreTime) -> Option<StoreTime> {
+        let mut known = self.known();
+        let before = match *known {
+            Known::Declared => return None,
+            Known::Nothing => None,
+            Known::Shown(learned) => Some(learned),
+        };
+        *known = Known::Shown(Learned::observe(before, time));
+        Some(time)
     }
 
-    /// Uses the local clock until a response contains DynamoDB's time. Called if a response contains
-    /// no time, or if no request is sent.
-    pub(crate) fn trust_local(&self) {
-        self.learned().get_or_insert_with(|| Learned::undated(self.now()));
+    /// Uses the wall clock as DynamoDB's time from now on.
+    pub(crate) fn declare_local(&self) {
+        *self.known() = Known::Declared;
+    }
+
+    /// Whether DynamoDB's time is known.
+    pub(crate) fn knows_store_time(&self) -> bool {
+        *self.known() != Known::Nothing
     }
 
     /// Discards the learned time, which belongs to the clocks of the machine before the snapshot.
     pub(crate) fn reset(&self) {
-        *self.learned() = None;
+        let mut known = self.known();
+        if let Known::Shown(_) = *known {
+            *known = Known::Nothing;
+        }
     }
 
-    /// The time at which a response's record is evaluated.
-    pub(crate) fn judging_time(&self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
+    /// The time at which a response's record is evaluated. `None` if it is unknown.
+    pub(crate) fn judging_time(
+        &self,
+        time: Option<StoreTime>,
+        tolerance: Duration,
+    ) -> Option<Timestamp> {
         self.moment().judging(time, tolerance)
     }
 
@@ -317,7 +338,7 @@ mod tests {
                 let date = store / 1000 * 1000;
                 clock.observe(read(date, store - skew - 10, store - skew + 10));
             }
-            let error = clock.learned().unwrap().offset - skew;
+            let error = clock.offset() - skew;
             assert!(error.abs() <= 150, "{skew}: {error}");
         }
     }
@@ -326,11 +347,16 @@ mod tests {
     fn a_record_is_evaluated_at_the_date_of_its_response() {
         let clock = Clocks::default().clock();
         let time = read(50_000, 0, 0);
-        assert_eq!(clock.judging_time(Some(time), Duration::from_secs(1)), at(50_000));
-        assert_eq!(clock.judging_time(None, Duration::from_secs(1)), at(-1_000));
+        assert_eq!(clock.judging_time(Some(time), Duration::from_secs(1)), Some(at(50_000)));
+        assert_eq!(clock.judging_time(None, Duration::from_secs(1)), None);
         clock.observe(time);
-        let now = clock.judging_time(None, Duration::from_secs(1));
-        assert!(now.since(at(49_000)) < A_WHILE, "{now:?}");
+        let now = clock.judging_time(None, Duration::from_secs(1)).unwrap();
+        assert!(now >= at(50_000) && now.since(at(50_000)) < A_WHILE, "{now:?}");
+        clock.declare_local();
+        assert_eq!(clock.observe(time), None);
+        assert_eq!(clock.judging_time(None, Duration::from_secs(1)), Some(at(-1_000)));
+        clock.reset();
+        assert!(clock.knows_store_time());
     }
 
     /// A bound for the real time that a test takes.
@@ -357,7 +383,7 @@ mod tests {
         assert!(clock.moment().stamp().is_some());
         clock.reset();
         assert_eq!(clock.moment().stamp(), None);
-        clock.trust_local();
+        clock.declare_local();
         assert_eq!(clock.moment().stamp().map(|stamp| stamp.at), Some(clock.now().wall));
     }
 

@@ -146,6 +146,18 @@ impl Policy {
         max_answer_bytes: usize, such as "2 * 1024 * 1024";
     }
 
+    /// An error if the record of a transaction could expire while a delayed copy of the transaction can still be
+    /// applied. The copy would then be applied a second time.
+    pub(crate) fn validate_transaction(&self) -> Result<(), Error> {
+        if self.retention >= MIN_TRANSACTION_RETENTION {
+            return Ok(());
+        }
+        let message = "Policy::retention is below 1 h: DynamoDB could delete the record of a transaction \
+                       while a delayed copy of the transaction can still be applied. Use a retention of at \
+                       least 1 h, or run()";
+        Err(Error::new(ErrorKind::Configuration, message))
+    }
+
     /// Checks each setting, and the settings against each other and against `clock_tolerance`.
     pub(crate) fn validate(&self, clock_tolerance: Duration) -> Result<(), Error> {
         let second = Duration::from_secs(1);
@@ -187,6 +199,10 @@ impl Policy {
         }
     }
 }
+
+/// The shortest retention of an operation that is written as a transaction. After that, no delayed request can
+/// still arrive: AWS accepts a signature from 15 minutes before to 15 minutes after its time.
+const MIN_TRANSACTION_RETENTION: Duration = Duration::from_secs(60 * 60);
 
 /// Limits durations, so that no sum of times overflows.
 const MAX_LENGTH: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);

@@ -184,7 +184,7 @@ impl Execution {
         // Checks the retention too: a delayed completion can bring back a record that TTL has deleted.
         let is_answer = |record: &Record| {
             record.header.state == State::Completed
-                && !record.header.is_past_retention(now)
+                && now.is_some_and(|now| !record.header.is_past_retention(now))
                 && fingerprint.matches(&record.fingerprint)
         };
         let answer = session.last.take().filter(is_answer).and_then(|record| record.answer);

@@ -41,6 +41,16 @@ impl Core {
         RecordKey::new(scope, &random_owner()?.to_string(), KeyForm::Verbatim, limit)
     }
 
+    /// The time at which the record in a response is judged. An error if no response has shown DynamoDB's time.
+    #[cfg(feature = "admin")]
+    pub(crate) fn judging_time(
+        &self,
+        time: Option<crate::clock::StoreTime>,
+    ) -> Result<crate::clock::Timestamp, Error> {
+        let judging = self.table.clock.judging_time(time, self.clock_tolerance);
+        judging.ok_or_else(crate::run::errors::no_store_time)
+    }
+
     /// Removes the cached answer of a record that this process has changed.
     pub(crate) fn invalidate_cached(&self, key: &RecordKey) {
         if let Some(cache) = &self.cache {

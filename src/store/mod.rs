@@ -242,12 +242,8 @@ impl Table {
         limit: Duration,
     ) -> (Result<T, RequestError>, Observed) {
         let limit = limit.min(self.request_timeout);
-        let (answer, seen) = observe(&self.clock, limit, request).await;
-        match seen.time {
-            Some(time) => self.clock.observe(time),
-            None if seen.was_answered => self.clock.trust_local(),
-            None => {}
-        }
+        let (answer, mut seen) = observe(&self.clock, limit, request).await;
+        seen.time = seen.time.and_then(|time| self.clock.observe(time));
         let answer = match answer {
             Some(answer) => answer.map_err(|error| RequestError::new(error, seen.was_sent)),
             None => Err(RequestError::TimedOut(limit)),

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use dynamodb_idempotency::policy::{Completed, Failure, FirstRequest};
+use dynamodb_idempotency::policy::{Failure, FirstRequest};
 use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Policy};
 
 use crate::support::raw::{self, n, with};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use dynamodb_idempotency::policy::{Completed, Failure, Lease};
-use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Outcome, Policy, RunError};
+use dynamodb_idempotency::policy::{Failure, Lease};
+use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Outcome, RunError};
 use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};

@@ -2,11 +2,10 @@
 
 use std::convert::Infallible;
 
-use dynamodb_idempotency::policy::Completed;
 use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Outcome, Transaction};
 
 use crate::support::effects::count;
-use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind, replayed};
+use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind, raw, replayed};
 
 fn keeping(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).local_cache(1 << 20).build().unwrap()

@@ -9,10 +9,11 @@ use dynamodb_idempotency::{
     Transaction,
 };
 
+use crate::support::effects::count;
 use crate::support::raw::{number, status};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, commit_kind, count, crates, decline,
-    executed, handlers, is_in_progress, kind, raw, replayed,
+    Act, Gate, Link, Runs, Store, charge, charge_held, commit_kind, crates, decline, executed,
+    handlers, is_in_progress, kind, raw, replayed,
 };
 
 fn releasing(idempotency: &Idempotency) -> Call {

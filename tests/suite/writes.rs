@@ -155,6 +155,34 @@ fn response(of: &Header, text: &str) -> Option<AttributeValue> {
     is_finished.then(|| raw::answer("json", text))
 }
 
+/// The table *States* of the protocol: the name of each write, and its request.
+fn documented() -> Vec<(&'static str, &'static str)> {
+    let page = include_str!("../../docs/protocol.md");
+    let table = page.split("| write | request |").nth(1).expect("the table of writes");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| {
+        let mut cells = row.split('|').skip(1).map(str::trim);
+        (cells.next().unwrap(), cells.next().unwrap())
+    })
+    .collect()
+}
+
+#[test]
+fn the_page_has_a_row_for_each_kind_of_write() {
+    let request = |kind: Kind| match kind.form() {
+        Form::Put => "put",
+        Form::Update | Form::UpdateWithoutSteps | Form::Stamp | Form::Touch => "update",
+        Form::Transaction => "put in a transaction",
+    };
+    // The machines send neither of these two.
+    let mut expected = vec![("step", "update"), ("release by hand", "update")];
+    expected.extend(Kind::ALL.map(|kind| (kind.name(), request(kind))));
+    let mut documented = documented();
+    expected.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(documented, expected);
+}
+
 #[tokio::test]
 async fn a_write_leaves_the_record_that_the_machines_expect() {
     let store = Store::open().await;

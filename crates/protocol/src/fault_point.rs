@@ -32,6 +32,8 @@ pub enum FaultPoint {
     // Clocks.
     /// A call judges another owner's lease by its own wall clock.
     TakersClock,
+    /// A call judges a record by the estimate of store time if the response has no `Date`.
+    JudgeByEstimate,
     /// An owner relies on its lease for its whole length, whatever the response shows.
     OwnersClock,
     /// A process stamps a record before a response has shown it store time.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::policy::Lease;
-use crate::time::{Deadline, Now, StoreTime, Timestamp};
+use crate::time::{Deadline, Interval, Now, StoreTime, Timestamp};
 
 /// The length of a lease under [`Lease::Invocation`] if the call has no deadline.
 const DEFAULT_RENEWED: Duration = Duration::from_secs(30);
@@ -77,19 +77,21 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a lease that a response has shown. `None` if `bounds` forbid its use.
+    /// The window of a lease that a response has shown. `None` if `bounds` forbid its use, or if store time is
+    /// not known.
     pub(crate) fn verified(
         now: Now,
         lease_expires_at: Timestamp,
         time: Option<StoreTime>,
         bounds: Bounds,
+        tolerance: Duration,
     ) -> Option<Self> {
         let (seen, left) = if let Some(time) = time {
             let left = bounds.left(lease_expires_at, time.date, time.latest(), time.elapsed());
             (time.received, left)
         } else {
-            let store = now.guess().0;
-            (now.local, bounds.left(lease_expires_at, store, store, Duration::ZERO))
+            let Interval { earliest, latest } = now.interval(tolerance)?;
+            (now.local, bounds.left(lease_expires_at, earliest, latest, Duration::ZERO))
         };
         let left = if is_broken(FaultPoint::OwnersClock) { bounds.length } else { left? };
         Some(Self { lease_expires_at, end: seen.plus(left) })

@@ -114,6 +114,6 @@ impl Rules {
         let margin = self.lease_margin();
         let length = self.lease.length(deadline.map(|deadline| now.left(deadline)), margin);
         let bounds = Bounds { length, slack: self.lease.slack(deadline, margin), margin };
-        Window::verified(now, lease_expires_at, time, bounds)
+        Window::verified(now, lease_expires_at, time, bounds, self.tolerance)
     }
 }

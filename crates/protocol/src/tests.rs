@@ -11,7 +11,7 @@ use crate::owner::OwnerId;
 use crate::policy::{Failure, InProgress, Lease, Outage, Takeover};
 use crate::record::{Attempts, Header, State, Status};
 use crate::rules::Rules;
-use crate::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
+use crate::time::{Known, Learned, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::write::{Kind, Write};
 
 pub(crate) const ME: OwnerId = OwnerId(1);
@@ -20,13 +20,13 @@ pub(crate) const START: Local =
     Local { wall: Timestamp::from_millis(1_000_000), uptime: Uptime(0) };
 
 pub(crate) fn now() -> Now {
-    Now { local: START, learned: Some(Learned::undated(START)) }
+    Now { local: START, known: Known::Declared }
 }
 
 pub(crate) fn after(duration: Duration) -> Now {
     let uptime = Uptime(crate::time::millis(duration));
     let local = Local { wall: START.wall.plus(duration), uptime };
-    Now { local, learned: Some(Learned::undated(local)) }
+    Now { local, known: Known::Declared }
 }
 
 pub(crate) fn rules() -> Rules {

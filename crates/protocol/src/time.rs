@@ -189,10 +189,15 @@ pub struct Learned {
     pub offset: i64,
     /// The lower bound of `offset`, in ms.
     pub least: i64,
-    /// The earliest possible store time when the last response arrived. `None` if it had no `Date`.
-    pub floor: Option<Timestamp>,
+    /// The earliest possible store time when the last response arrived.
+    pub floor: Timestamp,
+    /// The latest possible store time when the last response arrived.
+    pub ceiling: Timestamp,
     pub received: Local,
 }
+
+/// By how much the monotonic clock may run fast: a thousandth, twice what NTP allows when it slews a clock.
+const DRIFT: u32 = 1000;
 
 impl Learned {
     /// Moves the offset as little as the bounds of the response require. So the resolution of a `Date`
@@ -204,26 +209,51 @@ impl Learned {
         // An earlier bound is valid if no clock has jumped since.
         let bounded = before.filter(|learned| !are_apart(learned.received, received));
         let least = bounded.map_or(least, |learned| learned.least.clamp(least, most));
-        // The earlier `floor` plus the monotonic time since then is also a lower bound of store time, because
-        // the monotonic clock never measures too much. The later of this bound and the `Date` is used.
-        let floor = before.and_then(|learned| learned.by_uptime(received));
-        let floor = floor.map_or(date, |floor| floor.clamp(date, time.latest()));
-        Self { offset, least, floor: Some(floor), received }
-    }
-
-    /// Uses the local clock, after a response without a `Date`.
-    pub fn undated(received: Local) -> Self {
-        Self { offset: 0, least: 0, floor: None, received }
+        // The earlier `floor` plus the monotonic time since then is also a lower bound of store time. The later
+        // of this bound and the `Date` is used.
+        let ceiling = time.latest();
+        let floor = before.map_or(date, |learned| learned.floor_at(received));
+        Self { offset, least, floor: floor.clamp(date, ceiling), ceiling, received }
     }
 
     fn store(self, now: Local) -> Timestamp {
-        let by_wall = now.wall.shifted(self.offset);
-        self.by_uptime(now).map_or(by_wall, |by_uptime| by_wall.max(by_uptime))
+        now.wall.shifted(self.offset).max(self.by_uptime(now))
     }
 
-    fn by_uptime(self, now: Local) -> Option<Timestamp> {
-        Some(self.floor?.plus(now.uptime.since(self.received.uptime)))
+    fn by_uptime(self, now: Local) -> Timestamp {
+        self.floor.plus(now.uptime.since(self.received.uptime))
     }
+
+    /// The earliest possible store time at `now`. The monotonic clock stops while the machine is frozen, but it
+    /// does not jump.
+    fn floor_at(self, now: Local) -> Timestamp {
+        let passed = now.uptime.since(self.received.uptime);
+        self.floor.plus(passed.saturating_sub(passed / DRIFT))
+    }
+
+    /// The latest possible store time at `now`, unless both local clocks have lost time.
+    fn ceiling_at(self, now: Local) -> Timestamp {
+        let passed = now.longest_since(self.received);
+        self.ceiling.plus(passed.saturating_add(passed / DRIFT))
+    }
+}
+
+/// What a process knows of store time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Known {
+    /// No response has shown it yet.
+    Nothing,
+    /// Responses have shown it.
+    Shown(Learned),
+    /// The user has declared that no response shows it. The wall clock is used instead.
+    Declared,
+}
+
+/// Bounds of store time at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    pub earliest: Timestamp,
+    pub latest: Timestamp,
 }
 
 /// A time that may be written into a record. It exists only after the first response.
@@ -236,14 +266,14 @@ pub struct Stamp {
     /// The earliest possible store time, if no clock has jumped since the last response.
     pub earliest: Timestamp,
     /// The earliest store time by the monotonic clock. It is too early after a freeze, but a jump of the
-    /// wall clock does not change it. Without a `Date`, it equals `at`.
+    /// wall clock does not change it. If store time is declared, it equals `at`.
     pub by_uptime: Timestamp,
     /// When the stamp was made.
     pub made: Uptime,
 }
 
-/// An estimate of store time, which exists even before the first response. A call judges a record by this
-/// estimate if the response has no `Date`. The estimate is never written into a record.
+/// An estimate of store time, which exists even before the first response. It is never written into a record, and
+/// no record is judged by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guess(pub Timestamp);
 
@@ -251,34 +281,54 @@ pub struct Guess(pub Timestamp);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Now {
     pub local: Local,
-    /// `None` before the first response.
-    pub learned: Option<Learned>,
+    pub known: Known,
 }
 
 impl Now {
-    /// `None` before the first response: the caller has to read first.
+    /// `None` before the first response that shows store time: the caller has to read first.
     pub fn stamp(self) -> Option<Stamp> {
-        let learned = match self.learned {
-            None if is_broken(FaultPoint::StampUnlearned) => Learned::undated(self.local),
-            learned => learned?,
-        };
-        let at = learned.store(self.local);
-        let earliest = self.local.wall.shifted(learned.least);
-        let by_uptime = learned.by_uptime(self.local).unwrap_or(at);
-        Some(Stamp { at, earliest, by_uptime, made: self.local.uptime })
+        let made = self.local.uptime;
+        match self.known {
+            Known::Nothing if !is_broken(FaultPoint::StampUnlearned) => None,
+            Known::Nothing | Known::Declared => {
+                let at = self.local.wall;
+                Some(Stamp { at, earliest: at, by_uptime: at, made })
+            }
+            Known::Shown(learned) => Some(Stamp {
+                at: learned.store(self.local),
+                earliest: self.local.wall.shifted(learned.least),
+                by_uptime: learned.by_uptime(self.local),
+                made,
+            }),
+        }
     }
 
     pub fn guess(self) -> Guess {
-        Guess(self.learned.map_or(self.local.wall, |learned| learned.store(self.local)))
+        Guess(match self.known {
+            Known::Nothing | Known::Declared => self.local.wall,
+            Known::Shown(learned) => learned.store(self.local),
+        })
     }
 
-    /// The time by which a call judges the record that a response returned: the `Date`, which is never later
-    /// than store time. Without a `Date`, it is the estimate of store time less the tolerance.
-    pub fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Timestamp {
+    /// The bounds of store time now. `None` before the first response that shows store time.
+    pub fn interval(self, tolerance: Duration) -> Option<Interval> {
+        let (earliest, latest) = match self.known {
+            Known::Nothing => return None,
+            Known::Shown(learned) => (learned.floor_at(self.local), learned.ceiling_at(self.local)),
+            Known::Declared => (self.local.wall.minus(tolerance), self.local.wall.plus(tolerance)),
+        };
+        Some(Interval { earliest, latest })
+    }
+
+    /// The time by which a call judges the record that a response returned. It is never later than store time,
+    /// so that no live lease and no answer counts as expired: the `Date` of the response, or without a `Date`
+    /// the lower bound from earlier responses. `None` if no response has shown store time yet.
+    pub fn judging(self, time: Option<StoreTime>, tolerance: Duration) -> Option<Timestamp> {
         match time {
-            Some(_) if is_broken(FaultPoint::TakersClock) => self.local.wall,
-            Some(time) => time.date,
-            None => self.guess().0.minus(tolerance),
+            Some(_) if is_broken(FaultPoint::TakersClock) => Some(self.local.wall),
+            Some(time) => Some(time.date),
+            None if is_broken(FaultPoint::JudgeByEstimate) => Some(self.guess().0),
+            None => self.interval(tolerance).map(|interval| interval.earliest),
         }
     }
 
@@ -342,9 +392,30 @@ mod tests {
         let (date, received) = (Timestamp::from_millis(50_000), at(50_000, 0));
         let learned = Learned::observe(None, StoreTime { date, sent: received, received });
         // The wall clock has been set back.
-        let now = Now { local: at(20_000, 10_000), learned: Some(learned) };
+        let now = Now { local: at(20_000, 10_000), known: Known::Shown(learned) };
         assert_eq!(now.guess(), Guess(Timestamp::from_millis(60_000)));
         assert!(!now.is_over(now.lasting(Duration::from_millis(1))));
         assert!(now.is_over(now.lasting(Duration::ZERO)));
+    }
+
+    #[test]
+    fn without_a_date_store_time_is_between_what_the_clocks_allow() {
+        let (date, received) = (Timestamp::from_millis(50_000), at(90_000, 0));
+        let learned = Learned::observe(None, StoreTime { date, sent: received, received });
+        let tolerance = Duration::from_secs(1);
+        let interval = |known, wall, uptime| {
+            Now { local: at(wall, uptime), known }
+                .interval(tolerance)
+                .map(|it| (it.earliest.millis(), it.latest.millis()))
+        };
+        let shown = Known::Shown(learned);
+        // Ten seconds later. Either clock can be off by a thousandth.
+        assert_eq!(interval(shown, 100_000, 10_000), Some((59_990, 61_009)));
+        // The wall clock jumps by an hour, which widens the interval, and does not move its lower end.
+        assert_eq!(interval(shown, 3_700_000, 10_000), Some((59_990, 3_664_609)));
+        // The machine was frozen for nine seconds.
+        assert_eq!(interval(shown, 100_000, 1_000), Some((50_999, 61_009)));
+        assert_eq!(interval(Known::Declared, 100_000, 10_000), Some((99_000, 101_000)));
+        assert_eq!(interval(Known::Nothing, 100_000, 10_000), None);
     }
 }

@@ -122,8 +122,8 @@ impl<'a> Admin<'a> {
         let table = self.table();
         let key = RecordKey::new(scope, key, form, table.schema.max_key_bytes())?;
         let reply = table.read(&key, Consistency::Strong, table.request_timeout).await;
-        let seen_at = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let Some(item) = reply.outcome? else { return Ok(None) };
+        let seen_at = self.core.judging_time(reply.time)?;
         let mut record = StoredRecord::read(self.core, key, item, seen_at)?;
         record.read_parts(self.core).await?;
         Ok(Some(record))

@@ -102,7 +102,7 @@ impl Admin<'_> {
             Ok(()) => Ok(Released::Released),
             Err(None) => Ok(Released::Gone),
             Err(Some(item)) => {
-                let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
+                let now = self.core.judging_time(reply.time)?;
                 let now = StoredRecord::read(self.core, record_key.clone(), item, now)?;
                 // Released by an earlier try whose response was lost, or by another request.
                 let is_released = now.state == StoredState::Released && now.owner == record.owner;

@@ -194,8 +194,8 @@ impl<'a> Admin<'a> {
         let prefix = self.scope.map(Scope::as_str);
         let after = after.map(key_at_position).transpose()?;
         let reply = table.scan((part, parts), (status, prefix), after).await;
-        let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
         let read = reply.outcome?;
+        let now = self.core.judging_time(reply.time)?;
         let mut page = Page {
             next: read.next.as_ref().map(position_after),
             scanned: read.scanned,

@@ -46,6 +46,7 @@ impl Idempotency {
     /// | finding | result |
     /// |---|---|
     /// | the table, credentials or permissions are missing, or the table has other keys | [`ErrorKind::Configuration`], with all findings in one message, each with its fix |
+    /// | DynamoDB's responses have no `Date` header, and [`local_store_time`](crate::Builder::local_store_time) is not declared | [`ErrorKind::Configuration`] |
     /// | no scope is named, or DynamoDB throttles: permissions are not checked | a warning |
     /// | idempotency is [switched off](crate::Builder::disabled): nothing is checked | a warning |
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
@@ -117,7 +118,8 @@ impl Idempotency {
         if self.core.is_disabled {
             return Ok(());
         }
-        read_own_key(&self.core.table).await
+        read_own_key(&self.core.table).await?;
+        Ok(())
     }
 }
 
@@ -128,10 +130,13 @@ impl Idempotency {
 /// [`ErrorKind::Configuration`] or [`ErrorKind::InvalidInput`] if a scope has no name.
 pub(crate) async fn check_scopes(table: &Table, scopes: &[Scope]) -> Result<Vec<Finding>, Error> {
     if scopes.is_empty() {
-        read_own_key(table).await?;
+        let was_answered = read_own_key(table).await?;
         let finding = Finding::warning("records", "no scope is named, so no permission is checked")
             .fix("name the scopes of your operations (on the command line: --scope)");
-        return Ok(vec![finding]);
+        return Ok([Some(finding), check_time(table, was_answered)]
+            .into_iter()
+            .flatten()
+            .collect());
     }
     let owner = random_owner()?;
     let keys = scopes.iter().map(RecordKey::probe).collect::<Result<Vec<_>, _>>()?;
@@ -142,15 +147,32 @@ pub(crate) async fn check_scopes(table: &Table, scopes: &[Scope]) -> Result<Vec<
     if checked.iter().flatten().any(is_denied) {
         return Ok(checked.into_iter().flatten().collect());
     }
-    checked.into_iter().collect()
+    let mut findings = checked.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let was_answered = findings.iter().any(|finding| finding.severity == Severity::Ok);
+    findings.extend(check_time(table, was_answered));
+    Ok(findings)
+}
+
+/// An error if the responses so far show no time.
+fn check_time(table: &Table, was_answered: bool) -> Option<Finding> {
+    let is_unknown = was_answered && !table.clock.knows_store_time();
+    is_unknown.then(|| {
+        let detail =
+            "DynamoDB's responses have no `Date` header, so its time is unknown and no call runs";
+        Finding::error("time", detail).fix(
+            "let the header pass through what is between this program and DynamoDB, or declare \
+             Builder::local_store_time()",
+        )
+    })
 }
 
 /// Reads a key that no record can have. A missing permission is no error, because a role may be limited
-/// to the scopes of its operations.
-async fn read_own_key(table: &Table) -> Result<(), Error> {
+/// to the scopes of its operations. Returns whether DynamoDB has executed the read.
+async fn read_own_key(table: &Table) -> Result<bool, Error> {
     match table.try_read(&RecordKey::probe(&Scope::new(OWN_SCOPE))?).await {
         Err(Obstacle::General(error)) => Err(error),
-        Ok(()) | Err(Obstacle::Denied(_) | Obstacle::Failed(_)) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Obstacle::Denied(_) | Obstacle::Failed(_)) => Ok(false),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::protocol::{
 use crate::run::call::{CallContext, End};
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
-use crate::run::errors::{abandoned, in_progress, mismatch};
+use crate::run::errors::{abandoned, in_progress, mismatch, no_store_time};
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Resolved};
 use crate::signals::{self, Ending};
@@ -271,6 +271,7 @@ impl<'a> Caller<'a> {
                                request took as long as the lease. Try again; if it persists, use a longer lease";
                 Error::new(ErrorKind::Unavailable, message)
             }
+            Reason::NoStoreTime => no_store_time(),
             Reason::Error => self.session.take_error(),
         };
         Err(error.into())

@@ -98,6 +98,10 @@ impl Execution {
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
         let Inner { core, call, finish, .. } = &*self.inner;
         call.stores_answers("a commit")?;
+        if self.has_record() && !self.is_protected() {
+            // Like a transaction, it is also applied if there is no record.
+            call.policy.validate_transaction()?;
+        }
         if matches!(commit.stored, Answer::Http(_)) != call.answers.is_http {
             let message = "an HTTP handler commits by commit_response(), a function by commit()";
             return Err(Error::invalid_transaction(message));

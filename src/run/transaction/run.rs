@@ -36,7 +36,8 @@ pub(crate) async fn run_transaction<V, E>(
     call: CallContext,
     build: impl Future<Output = Result<Transaction<V>, E>>,
 ) -> RunOutcome<V, E> {
-    if let Err(error) = call.stores_answers("a transaction") {
+    let checked = call.stores_answers("a transaction");
+    if let Err(error) = checked.and_then(|()| call.policy.validate_transaction()) {
         return error.into();
     }
     if !call.has_record {

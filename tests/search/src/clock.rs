@@ -1,7 +1,9 @@
 //! The clocks: store time, which advances in ticks, and the two clocks of each process, which can be
 //! wrong.
 
-use dynamodb_idempotency_protocol::time::{Learned, Local, Now, StoreTime, Timestamp, Uptime};
+use dynamodb_idempotency_protocol::time::{
+    Known, Learned, Local, Now, StoreTime, Timestamp, Uptime,
+};
 
 /// The length of a tick, in ms.
 pub(crate) const TICK: i64 = 4_000;
@@ -30,7 +32,7 @@ pub(crate) struct Clock {
     pub(crate) skew: i64,
     /// How long the monotonic clock has stopped, in ms.
     frozen: i64,
-    learned: Option<Learned>,
+    known: Known,
     /// How often its clocks have failed since the last response.
     faults: u8,
     /// The clocks have failed twice between two responses, so one fault can hide the other.
@@ -39,7 +41,12 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) const fn new(skew: i64) -> Self {
-        Self { skew, frozen: 0, learned: None, faults: 0, is_blind: false }
+        Self { skew, frozen: 0, known: Known::Nothing, faults: 0, is_blind: false }
+    }
+
+    /// The clock of a process whose user has declared that no response shows store time.
+    pub(crate) const fn declared(skew: i64) -> Self {
+        Self { known: Known::Declared, ..Self::new(skew) }
     }
 
     /// The clock of a process that has had a response before.
@@ -48,11 +55,6 @@ impl Clock {
         let sent = clock.local(0);
         clock.observe(date(0), sent, 0);
         clock
-    }
-
-    /// A response has no `Date`.
-    pub(crate) fn trust_local(&mut self, tick: u8) {
-        self.learned.get_or_insert(Learned::undated(self.local(tick)));
     }
 
     /// Whether a clock has failed since the last response. If so, a stamp that is made now may be wrong.
@@ -66,13 +68,17 @@ impl Clock {
     }
 
     pub(crate) fn now(&self, tick: u8) -> Now {
-        Now { local: self.local(tick), learned: self.learned }
+        Now { local: self.local(tick), known: self.known }
     }
 
     /// A response has this `Date`.
     pub(crate) fn observe(&mut self, date: Timestamp, sent: Local, tick: u8) -> StoreTime {
         let time = StoreTime { date, sent, received: self.local(tick) };
-        self.learned = Some(at_zero(Learned::observe(self.learned, time)));
+        let before = match self.known {
+            Known::Shown(learned) => Some(learned),
+            Known::Nothing | Known::Declared => None,
+        };
+        self.known = Known::Shown(at_zero(Learned::observe(before, time)));
         self.faults = 0;
         time
     }
@@ -100,7 +106,8 @@ fn at_zero(learned: Learned) -> Learned {
     let by = learned.received.uptime.0;
     let wall = learned.received.wall.shifted(-by);
     let received = Local { wall, uptime: Uptime(0) };
-    Learned { floor: learned.floor.map(|floor| floor.shifted(-by)), received, ..learned }
+    let (floor, ceiling) = (learned.floor.shifted(-by), learned.ceiling.shifted(-by));
+    Learned { floor, ceiling, received, ..learned }
 }
 
 #[cfg(test)]
@@ -113,7 +120,8 @@ mod tests {
             let mut clock = Clock::new(skew);
             let sent = clock.local(1);
             let time = clock.observe(date(2), sent, 2);
-            let plain = Now { local: clock.local(4), learned: Some(Learned::observe(None, time)) };
+            let known = Known::Shown(Learned::observe(None, time));
+            let plain = Now { local: clock.local(4), known };
             assert_eq!(clock.now(4).guess(), plain.guess());
         }
     }

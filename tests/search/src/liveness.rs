@@ -35,7 +35,7 @@ pub(crate) fn fails(
         ..row.roles[0]
     };
     row.roles[row.roles.len() - 1] = role;
-    state.slots[last] = Arc::new(Slot::new(Process::new(&role)));
+    state.slots[last] = Arc::new(Slot::new(Process::new(&row, &role)));
     match settle(state, &row, note) {
         Ok(state) if is_locked_out(&state) => Some("the key does not come free"),
         Ok(_) => None,

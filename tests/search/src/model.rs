@@ -78,7 +78,7 @@ impl State {
     pub(crate) fn new(row: &Row) -> Self {
         let slots = std::array::from_fn(|seat| {
             let process = match row.roles().get(seat) {
-                Some(role) => Process::new(role),
+                Some(role) => Process::new(row, role),
                 None => Process::finished(crate::process::Fate::default()),
             };
             Arc::new(Slot::new(process))
@@ -316,6 +316,10 @@ impl State {
         if self.faults == 0 {
             return;
         }
+        if row.may_lack_dates() {
+            let undated = Answer { date: None, ..answer.clone() };
+            put("undated", turn(done.faulty()).hear(place, undated));
+        }
         let late = |mut state: Self| {
             state.store.add_late(u8::try_from(seat).unwrap_or(u8::MAX), wire.clone());
             state
@@ -359,7 +363,7 @@ impl State {
             return;
         }
         let step = |what, number| Step { who: Some(seat), what, number: Some(number) };
-        for by in [-2 * TICK, 2 * TICK] {
+        for by in [-row.jump, row.jump] {
             emit(step("jump", by), self.faulty().with_clock(seat, |clock| clock.jump(by)));
         }
         if self.tick < row.ticks

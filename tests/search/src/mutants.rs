@@ -31,6 +31,8 @@ const ALL: &[Broken] = &[
     broken(&[TakeOverUnfenced], "default", (3, 1)),
     broken(&[CompareOwnerAlone], "default", (2, 1)),
     broken(&[TakersClock], "fast-taker", (2, 1)),
+    broken(&[JudgeByEstimate], "clocks", (2, 2)),
+    broken(&[JudgeByEstimate], "clocks-retention-transaction", (2, 2)),
     broken(&[StampUnlearned], "fast-clock", (2, 1)),
     broken(&[StampUnlearned, RetentionUnverified], "slow-clock-transaction", (2, 1)),
     broken(&[StampUnlearned, OwnersClock], "slow-clock", (2, 1)),
@@ -58,7 +60,7 @@ const ALL: &[Broken] = &[
     broken(&[DoubtLeftOpen], "transaction", (2, 1)),
     broken(&[UnknownIsRefused], "default", (2, 1)),
     broken(&[TrustAbsence], "operator-commit", (2, 2)),
-    broken(&[TrustAbsence], "operator-transaction", (2, 2)),
+    broken(&[TrustAbsence], "operator-transaction", (2, 3)),
     broken(&[TrustAnyOwner], "operator-commit", (2, 2)),
 ];
 

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::clock::Clock;
 use crate::hash::hash;
-use crate::rows::Role;
+use crate::rows::{Role, Row};
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::{Local, Timestamp};
 use dynamodb_idempotency_protocol::{Acquisition, Finish, Outcome, Rules};
@@ -134,8 +134,12 @@ pub(crate) enum Place {
 }
 
 impl Process {
-    pub(crate) fn new(role: &Role) -> Self {
-        let clock = if role.is_new { Clock::new(role.skew) } else { Clock::warm(role.skew) };
+    pub(crate) fn new(row: &Row, role: &Role) -> Self {
+        let clock = match (row.has_dates, role.is_new) {
+            (false, _) => Clock::declared(role.skew),
+            (true, true) => Clock::new(role.skew),
+            (true, false) => Clock::warm(role.skew),
+        };
         Self { clock, phase: Phase::Ready, is_stalled: false }
     }
 

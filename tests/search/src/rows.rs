@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::clock::TICK;
 use dynamodb_idempotency_protocol::Rules;
 use dynamodb_idempotency_protocol::policy::{
     Completed, Failure, FirstRequest, InProgress, Lease, Outage, Takeover,
@@ -17,6 +18,9 @@ const LONG_LEASE: Duration = Duration::from_secs(7);
 const TOLERANCE: Duration = Duration::from_secs(1);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Longer than the retention, in ms.
+const OVER_A_DAY: i64 = 25 * 60 * 60 * 1000;
 
 /// The limit of waits, requests and completions: a tick and a half.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -70,11 +74,13 @@ pub(crate) struct Row {
     pub(crate) ticks: u8,
     /// Whether clocks fail.
     pub(crate) clocks_fail: bool,
+    /// How far a wall clock jumps, in ms.
+    pub(crate) jump: i64,
     /// Whether TTL deletes a record that is past its retention.
     pub(crate) expires: bool,
     /// Whether an operator deletes and releases records. Each time counts as a fault.
     pub(crate) has_operator: bool,
-    /// Whether responses have a `Date`.
+    /// Whether responses have a `Date`. Otherwise the user has declared that none has one.
     pub(crate) has_dates: bool,
     /// How many faults CI searches completely: with two callers, and with three.
     pub(crate) bound: (u8, u8),
@@ -89,6 +95,12 @@ impl Row {
     pub(crate) fn reads_stale(&self) -> bool {
         let stale = FirstRequest::Read;
         self.roles().iter().any(|role| role.first == stale)
+    }
+
+    /// Whether single responses may lack a `Date`. Only a wrong clock makes a difference then.
+    pub(crate) fn may_lack_dates(&self) -> bool {
+        let has_wrong_clock = self.clocks_fail || self.roles().iter().any(|role| role.skew != 0);
+        self.has_dates && has_wrong_clock
     }
 
     pub(crate) fn has_equal_requests(&self) -> bool {
@@ -138,6 +150,7 @@ const ROW: Row = Row {
     faults: 1,
     ticks: 3,
     clocks_fail: false,
+    jump: 2 * TICK,
     expires: false,
     has_operator: false,
     has_dates: true,
@@ -247,6 +260,8 @@ pub(crate) const ALL: &[Row] = &[
     row("slow-clock-commit", Role { work: Work::Commit, skew: -WRONG, is_new: true, ..with(OPEN) }),
     row("first-call", NEW),
     Row { clocks_fail: true, ..row("clocks-transaction", TRANSACT) },
+    Row { clocks_fail: true, jump: OVER_A_DAY, ..row("clocks-retention", RUN) },
+    Row { clocks_fail: true, jump: OVER_A_DAY, ..row("clocks-retention-transaction", TRANSACT) },
     Row { has_operator: true, ..row("operator", RUN) },
     Row { has_operator: true, ..row("operator-commit", COMMIT) },
     Row { has_operator: true, ..row("operator-transaction", TRANSACT) },

@@ -123,9 +123,6 @@ impl<'a> Turn<'a> {
     pub(crate) fn hear(mut self, place: Place, answer: Answer) -> Self {
         let Some(request) = self.process.request(place) else { return self };
         let (sent, wire, tick) = (request.sent, request.wire.clone(), self.state.tick);
-        if answer.date.is_none() && !self.row.has_dates && is_definite(&answer.outcome) {
-            self.process.clock.trust_local(tick);
-        }
         let time = answer.date.map(|date| self.process.clock.observe(date, sent, tick));
         let reply = Reply { outcome: answer.outcome, is_in_doubt: answer.is_in_doubt, time };
         let now = self.now();

@@ -1,13 +1,12 @@
 //! What is stored, compressed and counted, and what happens where the codec fails to encode.
 
-use dynamodb_idempotency::policy::{Completed, Compression, Failure, LargeAnswers};
+use dynamodb_idempotency::policy::{Compression, Failure, LargeAnswers};
 use dynamodb_idempotency::{
     AnswerCodec, CodecError, Error, ErrorKind, Outcome, Policy, Reconciled, Transaction,
 };
 
 use super::{
-    Does, Mask, SECRET, bytes, charge, everything, executed, is_custom, is_refused, masking,
-    outcome, replayed, strict,
+    Does, Mask, SECRET, bytes, charge, everything, executed, is_refused, masking, replayed, strict,
 };
 use crate::faq::invalid;
 use crate::support::effects::{count, debit};

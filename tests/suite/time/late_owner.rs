@@ -1,6 +1,6 @@
 //! A former owner changes nothing of a record that another holds, completed or failed.
 
-use dynamodb_idempotency::policy::{Completed, Failure, LargeAnswers, Outage};
+use dynamodb_idempotency::policy::{Failure, LargeAnswers, Outage};
 use dynamodb_idempotency::{Error, ErrorKind, Outcome, Policy, RunError};
 
 use crate::support::effects::{count, debit};

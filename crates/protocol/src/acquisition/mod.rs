@@ -92,6 +92,8 @@ pub enum Reason {
     TimedOut,
     /// No response proved that the lease is right.
     NoLease,
+    /// No response had a `Date`.
+    NoStoreTime,
 }
 
 /// What the acquisition passes to the execution of the handler.
@@ -140,6 +142,8 @@ pub struct Acquisition {
     /// Store time, as the current response shows it.
     time: Option<StoreTime>,
     undo_tries: u32,
+    /// How many responses in a row have shown no store time, before any has shown it.
+    undated_reads: u32,
     /// The reason to report once no transaction of this call can still be applied. The number counts the
     /// tries to replace the version that the transaction requires.
     ending: Option<(Reason, u32)>,
@@ -309,6 +313,7 @@ impl Acquisition {
             doubtful_resolution: None,
             time: None,
             undo_tries: 0,
+            undated_reads: 0,
             ending: None,
         };
         acquisition.begin_tries(now);

@@ -13,6 +13,9 @@ use crate::machine::{Cause, ReadResult, WriteResult};
 use crate::record::{Header, State};
 use crate::time::Now;
 
+/// How often a call reads again because responses have no `Date`.
+const MAX_UNDATED_READS: u32 = 2;
+
 impl Acquisition {
     pub(super) fn after_read(
         &mut self,
@@ -46,7 +49,9 @@ impl Acquisition {
     /// may have changed since, and a write follows. If the stale record forbids a run, the call does not run
     /// the handler without a record, even if DynamoDB fails from now on.
     pub(super) fn after_stale_read(&mut self, now: Now, record: Option<&Header>) -> Command {
-        let judging = now.judging(self.time, self.rules.tolerance);
+        let Some(judging) = now.judging(self.time, self.rules.tolerance) else {
+            return self.undated(now);
+        };
         match decide(record, self.knowledge.me(), judging, &self.rules) {
             Decision::Replay => return done(CallResult::Replay),
             _ if is_broken(FaultPoint::ForgetStaleReads) => {}
@@ -116,7 +121,9 @@ impl Acquisition {
 
     /// Decides by the record that was seen last.
     pub(super) fn decide(&mut self, now: Now) -> Command {
-        let judging = now.judging(self.time, self.rules.tolerance);
+        let Some(judging) = now.judging(self.time, self.rules.tolerance) else {
+            return self.undated(now);
+        };
         let record = self.knowledge.seen().record();
         let completed_at = record.and_then(|record| record.completed_at);
         let decision = decide(record, self.knowledge.me(), judging, &self.rules);
@@ -150,6 +157,16 @@ impl Acquisition {
             Decision::Mismatch => self.end(now, Reason::Mismatch),
             Decision::Abandoned => self.end(now, Reason::Abandoned),
         }
+    }
+
+    /// No response has shown store time yet, and a record can neither be judged nor written without it. The call
+    /// reads again, twice at most.
+    fn undated(&mut self, now: Now) -> Command {
+        self.undated_reads += 1;
+        if self.undated_reads > MAX_UNDATED_READS {
+            return self.end(now, Reason::NoStoreTime);
+        }
+        self.read(now)
     }
 
     pub(super) fn run_hook(&mut self, now: Now) -> Command {

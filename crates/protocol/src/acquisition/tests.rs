@@ -6,6 +6,7 @@ use crate::machine::{ReadResult, WriteResult};
 use crate::policy::{InProgress, Outage};
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
+use crate::time::Known;
 use crate::write::Kind;
 
 fn acquisition() -> Acquisition {
@@ -75,7 +76,7 @@ fn a_process_that_does_not_know_store_time_reads_before_it_writes() {
     let sent = acquisition().start(now(), FirstRequest::Write);
     let Command::Send { limit, .. } = sent else { panic!("{sent:?}") };
     assert_eq!(limit, rules().request_timeout / 2);
-    let unaware = Now { learned: None, ..now() };
+    let unaware = Now { known: Known::Nothing, ..now() };
     let read = acquisition().start(unaware, FirstRequest::Write);
     assert!(matches!(read, Command::Read { is_consistent: true, .. }), "{read:?}");
 }
@@ -226,7 +227,7 @@ fn a_failed_first_read_is_followed_by_the_write() {
         assert_eq!(shown, obstacle);
     }
     // Without a write, or without store time for one, the read is tried again.
-    let unaware = Now { learned: None, ..now() };
+    let unaware = Now { known: Known::Nothing, ..now() };
     for (goal, now) in [(Goal::LookUp, now()), (Goal::Own, unaware)] {
         let (again, _) = after_failure(goal, now, outage, true);
         assert!(matches!(again, Command::Read { is_consistent: true, .. }), "{goal:?} {again:?}");
@@ -237,7 +238,7 @@ fn a_failed_first_read_is_followed_by_the_write() {
 
 #[test]
 fn the_first_read_of_a_process_is_tried_again_after_an_outage() {
-    let unaware = Now { learned: None, ..now() };
+    let unaware = Now { known: Known::Nothing, ..now() };
     let mut acquisition = acquisition();
     let _ = acquisition.start(unaware, FirstRequest::Write);
     let outcome = Outcome::Read(ReadResult::Failed(Cause::Outage));
