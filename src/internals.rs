@@ -94,8 +94,8 @@ fn key() -> Result<RecordKey, Error> {
     RecordKey::new(&"payments".into(), "order-42", KeyForm::Verbatim, 2048)
 }
 
-/// Sends a write for a call without a payload, as the driver of the machines does. Returns whether DynamoDB has
-/// applied it.
+/// Sends a write for a call without a payload, as the driver of the machines does, with this response or this
+/// step. Returns whether DynamoDB has applied it.
 ///
 /// # Errors
 /// If the write was neither applied nor rejected.
@@ -104,6 +104,7 @@ pub async fn send_write(
     (scope, key): (&str, &str),
     write: &Write,
     response: Option<AttributeValue>,
+    step: (&str, AttributeValue),
 ) -> Result<bool, Error> {
     let table = &idempotency.core.table;
     let key = RecordKey::new(&scope.into(), key, KeyForm::Verbatim, 2048)?;
@@ -113,6 +114,9 @@ pub async fn send_write(
         let token = random_owner()?.to_string();
         let reply = table.transact(of, write, response, (&[], token.as_str()), limit).await;
         return is_applied(reply.outcome);
+    }
+    if write.form() == Form::Step {
+        return is_applied(table.store_step(&key, write, step, limit).await.outcome);
     }
     is_applied(table.write_record(of, write, response, limit).await.outcome)
 }

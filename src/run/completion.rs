@@ -212,11 +212,9 @@ impl Execution {
     /// Puts the previous record back, because nothing was executed. An execution that has sent a step
     /// has executed something: its record is kept as FAILED.
     pub(crate) async fn undo(&self) {
-        if self.inner.steps.lock().are_sent {
-            self.end_without_answer(EndWrite::Keep, None).await;
-        } else {
-            self.end_without_answer(EndWrite::Undo, self.inner.failure.clone()).await;
-        }
+        let end = self.finish().undo();
+        let failure = self.inner.failure.clone().filter(|_| end == EndWrite::Undo);
+        self.end_without_answer(end, failure).await;
     }
 
     /// Whether a success releases the key instead of storing the answer.
@@ -237,8 +235,7 @@ impl Execution {
     /// The write of a failure, which also resolves a commit in doubt. The record is kept as FAILED if
     /// the policy keeps failures or the record may have steps. Otherwise it is released.
     pub(crate) fn failure_write(&self) -> EndWrite {
-        let is_kept = self.policy().failure.is_kept() || self.inner.steps.may_be_stored();
-        if is_kept { EndWrite::Keep } else { EndWrite::Release }
+        self.finish().failure(self.policy().failure.is_kept())
     }
 
     /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as

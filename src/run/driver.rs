@@ -43,6 +43,8 @@ pub(crate) struct Session<'a> {
     pub(crate) is_replaceable: bool,
     /// The caller's items of a transaction.
     pub(crate) items: Vec<TransactWriteItem>,
+    /// The name and the stored form of the step that is written.
+    pub(crate) step: Option<(String, AttributeValue)>,
     /// The transaction that was sent last, and its token.
     sent: Option<(Write, String)>,
     /// The record that the last response has shown.
@@ -76,6 +78,7 @@ impl<'a> Session<'a> {
             resolved: None,
             is_replaceable: false,
             items: Vec::new(),
+            step: None,
             sent: None,
             last: None,
             generation: None,
@@ -283,7 +286,12 @@ impl<'a> Session<'a> {
             let reply = table.transact(of, write, response, items, limit).await;
             return self.note_reply(write, reply);
         }
-        let reply = table.write_record(of, write, response, limit).await;
+        let reply = match &self.step {
+            Some((name, value)) if write.kind == Kind::Step => {
+                table.store_step(&call.key, write, (name, value.clone()), limit).await
+            }
+            _ => table.write_record(of, write, response, limit).await,
+        };
         self.note_reply(write, reply)
     }
 
@@ -323,6 +331,9 @@ impl<'a> Session<'a> {
             }
             WriteResult::Invalid(error) if self.replace_unstorable(write, &error) => {
                 WriteResult::Invalid(Cause::Other)
+            }
+            WriteResult::Invalid(error) if write.kind == Kind::Step => {
+                WriteResult::Invalid(self.note_error(error))
             }
             WriteResult::Invalid(error) | WriteResult::NotApplied(error) => {
                 WriteResult::NotApplied(self.note_error(error))
@@ -371,6 +382,15 @@ impl<'a> Session<'a> {
         };
         self.taken_over = Some(record);
         checked
+    }
+
+    /// Whether the record in the last response has the step that is written, with the same value.
+    pub(crate) fn shows_step(&self) -> bool {
+        let steps = self.last.as_ref().and_then(|record| record.steps.as_ref());
+        let stored = |(name, value): &(String, AttributeValue)| {
+            steps.and_then(|steps| steps.get(name)).is_some_and(|stored| stored.encode() == *value)
+        };
+        self.step.as_ref().is_some_and(stored)
     }
 
     /// The last error.

@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::run::execution::{Execution, Inner};
+use crate::protocol::{Command, StepResult, StepWrite};
+use crate::run::execution::Execution;
 use crate::run::user_code;
-use crate::store::record::{Item, Record, State, StoredStep, StoredSteps, steps_bytes};
-use crate::store::{Consistency, Reply, WriteResult};
+use crate::store::record::{StoredStep, StoredSteps, steps_bytes};
 
 /// The longest name of a step, in bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -167,71 +167,42 @@ impl Execution {
         name: &str,
         value: &AttributeValue,
     ) -> Result<Result<(), Error>, Error> {
-        let Inner { core, call, me, .. } = &*self.inner;
-        let table = &core.table;
-        let clock = &table.clock;
-        let mut tries = self.tries();
-        loop {
-            let limit = tries.limit(clock.moment());
-            let has_map = self.inner.steps.begin_write();
-            let step = (name, value.clone());
-            let Reply { outcome, time, .. } =
-                table.store_step((&call.key, *me), step, has_map, limit).await;
-            self.finish().heard(time);
-            let found = match outcome {
-                WriteResult::Applied => {
-                    self.inner.steps.lock().has_map = true;
-                    return Ok(Ok(()));
-                }
-                WriteResult::Invalid(error) => return Ok(Err(error)),
-                WriteResult::Rejected(Some(item)) => Ok(Some(item)),
-                WriteResult::Rejected(None) => {
-                    let limit = tries.limit(clock.moment());
-                    table.read(&call.key, Consistency::Strong, limit).await.outcome
-                }
-                WriteResult::Conflict(error)
-                | WriteResult::TokenUsed(error)
-                | WriteResult::NotApplied(error)
-                | WriteResult::Unknown(error) => Err(error),
-            };
-            let error = match found {
-                Ok(Some(item)) => {
-                    if self.has_step(item, name, value)? {
-                        return Ok(Ok(()));
-                    }
-                    // Another step has created the map meanwhile.
-                    if !has_map && self.inner.steps.lock().has_map {
-                        continue;
-                    }
-                    Error::new(ErrorKind::Unavailable, "the record changes too fast")
-                }
-                Ok(None) => return Err(self.lost(name)),
-                Err(error) => error,
-            };
-            if !clock.wait(&mut tries).await {
-                return Err(unconfirmed(name, error));
-            }
-        }
-    }
-
-    /// Whether the record that rejected a step's write has the step, so that an earlier try was applied.
-    /// An error if the step can no longer be stored.
-    fn has_step(&self, item: Item, name: &str, value: &AttributeValue) -> Result<bool, Error> {
-        let record = Record::decode(&self.inner.core.table.schema, item)?;
-        if record.header.owner != self.inner.me {
-            return Err(self.lost(name));
-        }
-        let State::Pending { .. } = record.header.state else {
-            let message = format!("step `{name}` HAS run and is not stored: its operation is over");
-            return Err(Error::new(ErrorKind::InvalidUse, message));
+        let clock = &self.inner.core.table.clock;
+        let mut session = self.session();
+        session.step = Some((name.to_owned(), value.clone()));
+        let (mut write, mut command) = {
+            let (mut tenure, now) = (self.finish(), clock.moment());
+            let until = tenure.tries_until(now);
+            StepWrite::start(&mut tenure, now, until)
         };
-        let Some(steps) = record.steps else { return Ok(false) };
-        self.inner.steps.lock().has_map = true;
-        Ok(steps.get(name).is_some_and(|stored| stored.encode() == *value))
+        let result = loop {
+            let reply = match command {
+                Command::Return(result) => break result,
+                Command::Pause { bound, max } => {
+                    clock.pause(bound, max).await;
+                    command = write.woke(&mut self.finish(), clock.moment());
+                    continue;
+                }
+                Command::Read { is_consistent, limit } => session.read(is_consistent, limit).await,
+                Command::Send { write, limit } => session.write(&write, limit).await,
+            };
+            let has_step = session.shows_step();
+            command = write.replied(&mut self.finish(), clock.moment(), &reply, has_step);
+        };
+        match result {
+            StepResult::Stored => Ok(Ok(())),
+            StepResult::Invalid => Ok(Err(session.take_error())),
+            StepResult::Lost => Err(self.lost(name)),
+            StepResult::Over => {
+                let message =
+                    format!("step `{name}` HAS run and is not stored: its operation is over");
+                Err(Error::new(ErrorKind::InvalidUse, message))
+            }
+            StepResult::Unconfirmed => Err(unconfirmed(name, session.take_error())),
+        }
     }
 
     fn lost(&self, name: &str) -> Error {
-        self.finish().lose();
         self.inner.handler.wake();
         let message = format!(
             "step `{name}` HAS run and is not stored: another execution owns the key, or its record \
@@ -263,25 +234,14 @@ pub(crate) struct Known {
     used: HashSet<String>,
     /// The size of all steps that are stored, or about to be stored.
     pub(crate) bytes: usize,
-    /// Whether the record is known to have the map of steps.
-    has_map: bool,
-    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
-    pub(crate) are_sent: bool,
 }
 
 impl Steps {
     pub(crate) fn new(found: Option<StoredSteps>) -> Self {
-        let has_map = found.is_some();
         let done = found.unwrap_or_default();
         let bytes = steps_bytes(&done);
         let used = HashSet::new();
-        Self(Mutex::new(Known { done, used, bytes, has_map, are_sent: false }))
-    }
-
-    /// Whether the record may hold steps, so that it must not be released.
-    pub(crate) fn may_be_stored(&self) -> bool {
-        let known = self.lock();
-        known.has_map || known.are_sent
+        Self(Mutex::new(Known { done, used, bytes }))
     }
 
     /// Never hold the lock across an await: a step whose future is not polled would block the others.
@@ -329,13 +289,6 @@ impl Steps {
         });
         known.bytes += made.as_ref().unwrap_or(&StoredStep::Unavailable).bytes(name);
         made
-    }
-
-    /// Notes that a step is being sent. Returns whether the record is known to have the map of steps.
-    fn begin_write(&self) -> bool {
-        let mut known = self.lock();
-        known.are_sent = true;
-        known.has_map
     }
 }
 

@@ -119,6 +119,8 @@ impl Table {
                 change.remove(Attribute::Steps);
             }
             Form::Touch => change.touch(&write.record),
+            // Its contents are not part of the write: see `store_step`.
+            Form::Step => {}
             Form::Stamp => change.lease(&write.record),
         }
         self.update(of.0, change, limit).await
@@ -140,23 +142,21 @@ impl Table {
         self.put(item, condition, limit).await
     }
 
-    /// Stores a step, as a member of the map of steps or as a new map. Once the step is stored, a delayed
-    /// copy of the request changes nothing: the member already has this value, and a new map is rejected.
+    /// Stores a step: as a new map, if the write requires that there is none, or else as a member of the map.
     pub(crate) async fn store_step(
         &self,
-        (key, owner): (&RecordKey, OwnerId),
+        key: &RecordKey,
+        write: &Write,
         (name, value): (&str, AttributeValue),
-        has_map: bool,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let held = Condition::held_by(owner);
-        let condition = if has_map { held } else { held.and(Term::NoSteps) };
-        let mut change = Change::on(Expression::of(&self.schema, &condition));
-        if has_map {
-            change.set_member(Attribute::Steps, name, value);
-        } else {
+        let creates_map = write.condition.terms().any(|term| *term == Term::NoSteps);
+        let mut change = Change::on(Expression::of(&self.schema, &write.condition));
+        if creates_map {
             let steps = Item::from([(name.to_owned(), value)]);
             change.set(Attribute::Steps, AttributeValue::M(steps));
+        } else {
+            change.set_member(Attribute::Steps, name, value);
         }
         self.update(key, change, limit).await
     }

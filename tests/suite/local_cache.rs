@@ -114,7 +114,6 @@ async fn an_answer_is_given_to_no_other_request_type_or_scope() {
     assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
     let typed = operation().run(async |_| Ok::<u64, Infallible>(7)).await;
     assert_eq!(kind(typed), ErrorKind::AnswerUnreadable);
-    assert_eq!(charge(operation(), &runs).await.unwrap(), replayed(2, 2));
     let tenants = idempotency.operation("charge").segment("t").key("k").payload("one");
-    assert_eq!(charge(tenants, &runs).await.unwrap(), executed(3, 1));
+    assert_eq!(charge(tenants, &runs).await.unwrap(), executed(2, 1));
 }

@@ -89,6 +89,7 @@ fn cases(kind: Kind) -> (Vec<Option<Header>>, Vec<Header>) {
         Kind::SupersedeByRelease => {
             ([vec![None], others(&[State::Completed])].concat(), own(&[State::Released]))
         }
+        Kind::Step => (held(), Vec::new()),
         // These two keep the state of the record that they meet.
         Kind::Supersede => {
             let met = [others(&[State::Failed, State::Released]), abandoned()].concat();
@@ -103,6 +104,7 @@ fn derived(kind: Kind, before: &Header) -> Option<Header> {
     let later = Header { expires_at: before.expires_at + 1, ..before.clone() };
     match (kind, before.state) {
         (Kind::Extend, _) => Some(later),
+        (Kind::Step, _) => Some(before.clone()),
         (Kind::Supersede, State::Pending { lease_expires_at }) => {
             let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
             Some(Header { state, ..before.clone() })
@@ -171,11 +173,13 @@ fn documented() -> Vec<(&'static str, &'static str)> {
 fn the_page_has_a_row_for_each_kind_of_write() {
     let request = |kind: Kind| match kind.form() {
         Form::Put => "put",
-        Form::Update | Form::UpdateWithoutSteps | Form::Stamp | Form::Touch => "update",
+        Form::Update | Form::UpdateWithoutSteps | Form::Stamp | Form::Touch | Form::Step => {
+            "update"
+        }
         Form::Transaction => "put in a transaction",
     };
-    // The machines send neither of these two.
-    let mut expected = vec![("step", "update"), ("release by hand", "update")];
+    // The machines do not send this one.
+    let mut expected = vec![("release by hand", "update")];
     expected.extend(Kind::ALL.map(|kind| (kind.name(), request(kind))));
     let mut documented = documented();
     expected.sort_unstable();
@@ -209,8 +213,9 @@ async fn a_write_leaves_the_record_that_the_machines_expect() {
             };
             let write = Write { kind, condition, record };
             let answer = response(&write.record, "1");
-            let sent =
-                internals::send_write(&idempotency, ("charge", &key), &write, answer.clone());
+            let steps = before.as_ref().and_then(|before| before.steps).unwrap_or(0).to_string();
+            let (key, step) = (("charge", key.as_str()), (steps.as_str(), s("null")));
+            let sent = internals::send_write(&idempotency, key, &write, answer.clone(), step);
             assert!(sent.await.unwrap(), "{write:?} on {before:?} was not applied");
             let expected = write.applied_to(before.as_ref());
             // Who replaces the record replaces its response too.
@@ -218,7 +223,7 @@ async fn a_write_leaves_the_record_that_the_machines_expect() {
                 (Form::Put | Form::Transaction, _)
                 | (Form::Update | Form::UpdateWithoutSteps, None) => (answer, false),
                 (Form::Update | Form::UpdateWithoutSteps, Some(_)) => (answer, true),
-                (Form::Stamp | Form::Touch, before) => {
+                (Form::Stamp | Form::Touch | Form::Step, before) => {
                     (before.as_ref().and_then(|before| response(before, "0")), before.is_some())
                 }
             };

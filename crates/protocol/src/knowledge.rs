@@ -165,6 +165,7 @@ impl Knowledge {
             | Kind::StampAgain
             | Kind::Renew
             | Kind::CloseOff
+            | Kind::Step
             | Kind::Complete
             | Kind::Keep
             | Kind::Release

@@ -39,7 +39,7 @@ mod write;
 pub use self::acquisition::{Acquisition, CallResult, Goal, Grant, Next, Reason, Resolution};
 pub use self::condition::{Condition, Term};
 pub use self::decide::{Decision, decide};
-pub use self::finish::{EndWrite, Finish, FinishResult, NoCommit, Renewal};
+pub use self::finish::{EndWrite, Finish, FinishResult, NoCommit, Renewal, StepResult, StepWrite};
 pub use self::knowledge::{Knowledge, NoCompletion};
 pub use self::lease::{LeaseTerm, Window};
 pub use self::machine::{Cause, Command, Machine, Outcome, ReadResult, Reply, WriteResult};

@@ -25,6 +25,8 @@ pub enum Kind {
     Renew,
     /// Moves the end of the own lease, so that a commit in doubt is applied before this write or never.
     CloseOff,
+    /// Stores the result of a step.
+    Step,
     Complete,
     Commit,
     /// A whole operation in one transaction.
@@ -66,18 +68,21 @@ pub enum Form {
     /// The owner, and the lease if the record has one. The record keeps its meaning, but DynamoDB rejects a
     /// delayed write that requires the earlier version.
     Touch,
+    /// One member of the map of steps, or a new map.
+    Step,
     /// The whole record, together with the caller's items.
     Transaction,
 }
 
 impl Kind {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Acquire,
         Self::Replace,
         Self::TakeOver,
         Self::StampAgain,
         Self::Renew,
         Self::CloseOff,
+        Self::Step,
         Self::Complete,
         Self::Commit,
         Self::Transact,
@@ -102,6 +107,7 @@ impl Kind {
             Self::StampAgain => "stamp again",
             Self::Renew => "renew",
             Self::CloseOff => "close off",
+            Self::Step => "step",
             Self::Complete => "complete",
             Self::Commit => "commit",
             Self::Transact => "transact",
@@ -132,6 +138,7 @@ impl Kind {
             Self::ReleaseSucceeded => Form::UpdateWithoutSteps,
             Self::StampAgain | Self::Renew | Self::Extend => Form::Stamp,
             Self::CloseOff | Self::Supersede => Form::Touch,
+            Self::Step => Form::Step,
             Self::Commit | Self::Transact => Form::Transaction,
         }
     }
@@ -154,6 +161,10 @@ impl Write {
             },
             (Form::Touch, Some(before)) => {
                 Header { owner: self.record.owner, state: self.record.state, ..before.clone() }
+            }
+            // If the record has no step of this name.
+            (Form::Step, Some(before)) => {
+                Header { steps: Some(before.steps.unwrap_or(0) + 1), ..before.clone() }
             }
             (Form::Stamp, Some(before)) => Header {
                 state: self.record.state,

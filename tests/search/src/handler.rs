@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use crate::model::State;
-use crate::process::{Committed, Does, Execution, Phase, Place, Task};
+use crate::process::{Committed, Does, Execution, Phase, Place, Task, Writing};
 use crate::rows::{Row, Work};
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
 use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::policy::{Completed, Failure, Lease};
-use dynamodb_idempotency_protocol::{EndWrite, Renewal, Reply, Term};
+use dynamodb_idempotency_protocol::{EndWrite, Renewal, Reply, StepWrite, Term};
 
-/// How many commits a handler begins at most, and how many steps an operation stores at most.
+/// How many commits a handler begins at most.
 const MOST: usize = 2;
+
+/// How many steps an operation has.
+const MOST_STEPS: u8 = 2;
 
 type Put<'p, 'a> = &'p mut dyn FnMut(&'static str, Turn<'a>);
 
@@ -29,7 +32,6 @@ pub(crate) fn steps<'a>(
     }
     match &execution.does {
         Does::Handle => handle(state, execution, seat, row, put),
-        Does::Step(_) => state.request_steps(seat, Place::Main, row, put),
         Does::Commit(task) | Does::Finish(task) => {
             match task {
                 Task::Request(_) => state.request_steps(seat, Place::Main, row, put),
@@ -41,6 +43,17 @@ pub(crate) fn steps<'a>(
                 put("drop-commit", Turn::of(row, state.faulty(), seat).returns(true, false));
                 put("abandon-commit", Turn::of(row, state.faulty(), seat).abandons_commit());
             }
+        }
+    }
+    for (index, writing) in execution.writing.iter().enumerate() {
+        match writing.task {
+            Task::Request(_) => state.request_steps(seat, Place::Step(index), row, put),
+            Task::Pause | Task::AskHook | Task::AskInstead => {
+                put("wake-step", Turn::of(row, state.clone(), seat).wakes_step(index));
+            }
+        }
+        if state.faults > 0 {
+            put("drop-step", Turn::of(row, state.faulty(), seat).drops_step(index));
         }
     }
     match &execution.renewal {
@@ -75,8 +88,18 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
     }
     match role.work {
         Work::Commit if execution.commits.len() < MOST => put("commit", turn().commits()),
-        Work::Steps if execution.steps < MOST => put("step", turn().begins_step()),
-        Work::Commit | Work::Steps | Work::Run | Work::Transact | Work::LookUp => {}
+        Work::Steps | Work::StepsAtOnce => {
+            let is_new = |number: &u8| execution.used & 1 << number == 0;
+            let is_free = execution.writing.is_empty() || role.work == Work::StepsAtOnce;
+            if let Some(number) = (1..=MOST_STEPS).find(is_new).filter(|_| is_free) {
+                put("step", turn().begins_step(number));
+            }
+        }
+        Work::Commit | Work::Run | Work::Transact | Work::LookUp => {}
+    }
+    // A handler that waits for a step returns nothing. One that drops it has been explored above.
+    if !execution.writing.is_empty() {
+        return;
     }
     put("succeed", turn().returns(true, true));
     put("fail", turn().returns(false, true));
@@ -97,10 +120,9 @@ impl Turn<'_> {
         }
     }
 
-    /// What a failure leaves in the record under this policy. A record with steps is never released.
+    /// What a failure leaves in the record under this policy.
     fn failure_write(&self, execution: &Execution) -> EndWrite {
-        let is_kept = execution.has_stepped || self.role().rules.failure.is_kept();
-        if is_kept { EndWrite::Keep } else { EndWrite::Release }
+        execution.finish.failure(self.role().rules.failure.is_kept())
     }
 
     /// The handler returns. Unless `is_plain`, the handler has dropped its commit first.
@@ -127,7 +149,7 @@ impl Turn<'_> {
     /// The handler reports that it has executed nothing.
     fn declines(mut self) -> Self {
         let Some(execution) = self.execution() else { return self };
-        let failure = if execution.has_stepped { EndWrite::Keep } else { EndWrite::Undo };
+        let failure = execution.finish.undo();
         self.closes(execution, false, failure)
     }
 
@@ -166,10 +188,13 @@ impl Turn<'_> {
     /// Drops the commit or the step that the handler waits for. Its request may still arrive.
     fn drop_main(&mut self, execution: &mut Execution) {
         match std::mem::replace(&mut execution.does, Does::Handle) {
-            Does::Commit(Task::Request(request)) | Does::Step(request) => {
+            Does::Commit(Task::Request(request)) => self.drop_request(Some(request)),
+            Does::Commit(_) | Does::Handle | Does::Finish(_) => {}
+        }
+        for writing in std::mem::take(&mut execution.writing) {
+            if let Task::Request(request) = writing.task {
                 self.drop_request(Some(request));
             }
-            Does::Commit(_) | Does::Handle | Does::Finish(_) => {}
         }
     }
 
@@ -189,10 +214,37 @@ impl Turn<'_> {
         }
     }
 
-    fn begins_step(mut self) -> Self {
+    /// The work of a step has run, and its result is written.
+    fn begins_step(mut self, number: u8) -> Self {
         let Some(mut execution) = self.execution() else { return self };
-        execution.has_stepped = true;
-        execution.does = Does::Step(self.request(Wire::Step(execution.steps + 1)));
+        self.state.step_runs(self.seat, number);
+        execution.used |= 1 << number;
+        if !execution.is_protected {
+            self.process.phase = Phase::Executing(execution);
+            return self;
+        }
+        let now = self.now();
+        let until = execution.finish.tries_until(now);
+        let (machine, command) = StepWrite::start(&mut execution.finish, now, until);
+        execution.writing.push(Writing { number, machine, task: Task::Pause });
+        let index = execution.writing.len() - 1;
+        self.writes_step(execution, index, command)
+    }
+
+    fn wakes_step(mut self, index: usize) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        let now = self.now();
+        let Execution { finish, writing, .. } = &mut execution;
+        let command = writing[index].machine.woke(finish, now);
+        self.writes_step(execution, index, command)
+    }
+
+    /// The handler drops the future of a step, and continues. Its request may still arrive.
+    fn drops_step(mut self, index: usize) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        if let Task::Request(request) = execution.writing.remove(index).task {
+            self.drop_request(Some(request));
+        }
         self.process.phase = Phase::Executing(execution);
         self
     }

@@ -16,7 +16,6 @@ use crate::rows::{MAX_CALLERS, Role, Row};
 use crate::store::{Sender, Store, Stored, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
-use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::{
     Cause, Condition, Form, Header, Outcome, ReadResult, Resolution, State as Stands, WriteResult,
     released_until,
@@ -131,8 +130,7 @@ impl State {
         let mut stalled = self.clone();
         for slot in &mut stalled.slots {
             let process = &slot.process;
-            let is_caught =
-                process.request(Place::Main).or(process.request(Place::Renewal)).is_some();
+            let is_caught = Place::ALL.iter().any(|place| process.request(*place).is_some());
             if is_caught && !process.is_stalled {
                 stalled.faults = stalled.faults.checked_sub(1)?;
                 *slot = Arc::new(Slot::new(Process { is_stalled: true, ..process.clone() }));
@@ -163,7 +161,7 @@ impl State {
     fn arrivals(&self, row: &Row, emit: &mut Emit<'_>) {
         for (place, (caller, wire)) in self.store.late.iter().enumerate() {
             let seat = usize::from(*caller);
-            if self.store.takes(sender(row, seat), wire) {
+            if self.store.takes(wire) {
                 let mut next = self.clone();
                 next.store.late.remove(place);
                 next.execute(row, seat, wire);
@@ -213,7 +211,8 @@ impl State {
             steps: None,
             ..record.header.clone()
         };
-        released.store.before = released.store.record.replace(Stored { header, ..record.clone() });
+        let after = Stored { header, done: 0, ..record.clone() };
+        released.store.before = released.store.record.replace(after);
         released.ledger.removed(owner);
         emit(Step::of_all("release", None), released);
     }
@@ -221,7 +220,7 @@ impl State {
     /// DynamoDB executes a request.
     pub(crate) fn execute(&mut self, row: &Row, seat: usize, wire: &Wire) -> Outcome {
         let sender = sender(row, seat);
-        let is_taken = self.store.takes(sender, wire);
+        let is_taken = self.store.takes(wire);
         let found = self.store.seen_by(sender.request);
         if is_taken {
             let before = self.store.record.clone();
@@ -308,10 +307,10 @@ impl State {
             return put("hear", turn(self.clone()).hear(place, answer.clone()));
         }
         let wire = &request.wire;
-        let mut done = self.clone();
+        let (mut done, steps) = (self.clone(), self.store.done());
         let outcome = done.execute(row, seat, wire);
         let date = row.has_dates.then(|| date(self.tick));
-        let answer = Answer { outcome, is_in_doubt: false, date };
+        let answer = Answer { outcome, is_in_doubt: false, date, done: steps };
         put("deliver", turn(done.clone()).hear(place, answer.clone()));
         if self.faults == 0 {
             return;
@@ -324,9 +323,9 @@ impl State {
             state.store.add_late(u8::try_from(seat).unwrap_or(u8::MAX), wire.clone());
             state
         };
-        let failed = |outcome, is_in_doubt| Answer { outcome, is_in_doubt, date };
+        let failed = |outcome, is_in_doubt| Answer { outcome, is_in_doubt, date, done: steps };
         let (unknown, throttled) = failures(wire);
-        let lost = Answer { outcome: unknown, is_in_doubt: true, date: None };
+        let lost = Answer { outcome: unknown, is_in_doubt: true, date: None, done: 0 };
         put("late", turn(late(self.faulty())).hear(place, lost));
         put("throttle", turn(self.faulty()).hear(place, failed(throttled.clone(), false)));
         put("slow", turn(done.faulty()).answered(place, answer.clone()));
@@ -336,8 +335,9 @@ impl State {
             {
                 let role = row.roles[seat.min(MAX_CALLERS - 1)];
                 let stale = ReadResult::Stale(self.store.before_seen_by(role.request));
-                let stale = Outcome::Read(stale);
-                put("stale", turn(self.faulty()).hear(place, failed(stale, false)));
+                let before = self.store.before.as_ref().map_or(0, |stored| stored.done);
+                let stale = Answer { done: before, ..failed(Outcome::Read(stale), false) };
+                put("stale", turn(self.faulty()).hear(place, stale));
             }
             return;
         }
@@ -346,7 +346,7 @@ impl State {
         put("late-throttle", turn(late(self.faulty())).hear(place, failed(throttled, true)));
         let conflict = Outcome::Write(WriteResult::Conflict(Cause::Outage));
         put("conflict", turn(self.faulty()).hear(place, failed(conflict, false)));
-        if may_refuse_items(wire) && self.store.takes(sender(row, seat), wire) {
+        if may_refuse_items(wire) && self.store.takes(wire) {
             let rejected = Outcome::Write(WriteResult::ItemsRejected(()));
             put("items", turn(self.faulty()).hear(place, failed(rejected, false)));
         }
@@ -409,7 +409,6 @@ fn takes_key(wire: &Wire) -> bool {
 fn requires_holder(wire: &Wire, sender: &OwnerId) -> bool {
     match wire {
         Wire::Read { .. } => false,
-        Wire::Step(_) => !is_broken(FaultPoint::StepUnfenced),
         Wire::Write(write) => write.0.condition.requires_holder(sender),
     }
 }

@@ -161,7 +161,9 @@ impl State {
         let known = grant.knowledge.own().and_then(|own| own.steps);
         let is_held = own.is_some_and(|own| own.header.state.lease_expires_at().is_some());
         let is_wrong = own.is_some_and(|own| own.header.attempt != grant.attempts.number);
-        let forgets = is_held && own.is_some_and(|own| own.header.steps != known);
+        let taken = if grant.taken_over.is_some() { acquiring.taken_steps } else { 0 };
+        let is_unknown = |own: &Stored| own.header.steps != known || own.done != taken;
+        let forgets = is_held && own.is_some_and(is_unknown);
         let is_over = store_time(self.tick) > window.lease_expires_at;
         if !is_held && !is_over && !clock.is_blind {
             self.violate("runs without a record");
@@ -173,6 +175,26 @@ impl State {
             self.violate("a stored step would be done again");
         }
         self.ledger.attempt = grant.attempts.number;
+    }
+
+    /// The work of a step runs.
+    pub(crate) fn step_runs(&mut self, seat: usize, number: u8) {
+        let is_stored = self.store.done() & 1 << number != 0;
+        if is_stored && !self.ledger.was_removed(seat) {
+            self.violate("a stored step runs again");
+        }
+    }
+
+    /// A step was reported as stored.
+    pub(crate) fn step_was_stored(&mut self, seat: usize, number: u8) {
+        let is_pending = |stored: &Stored| {
+            matches!(stored.header.state, Stands::Pending { .. } | Stands::Failed)
+        };
+        let is_missing = self.store.record.as_ref().is_some_and(is_pending)
+            && self.store.done() & 1 << number == 0;
+        if is_missing && !self.ledger.was_removed(seat) {
+            self.violate("a step was reported as stored, and is not in the record");
+        }
     }
 
     /// A handler is polled.

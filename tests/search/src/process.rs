@@ -7,7 +7,7 @@ use crate::hash::hash;
 use crate::rows::{Role, Row};
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::{Local, Timestamp};
-use dynamodb_idempotency_protocol::{Acquisition, Finish, Outcome, Rules};
+use dynamodb_idempotency_protocol::{Acquisition, Finish, Outcome, Rules, StepWrite};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
@@ -32,6 +32,10 @@ pub(crate) struct Acquiring {
     pub(crate) rules: Rules,
     pub(crate) task: Task,
     pub(crate) shown: Shown,
+    /// The steps in the record that was shown last.
+    pub(crate) seen_steps: Option<u8>,
+    /// The steps in the record that the call takes over.
+    pub(crate) taken_steps: u8,
 }
 
 /// What the responses have shown a call.
@@ -74,6 +78,8 @@ pub(crate) struct Answer {
     pub(crate) is_in_doubt: bool,
     /// `None` without a response, or without a `Date` in it.
     pub(crate) date: Option<Timestamp>,
+    /// The steps in the record that it shows.
+    pub(crate) done: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,15 +90,23 @@ pub(crate) struct Execution {
     /// A renewal of the lease.
     pub(crate) renewal: Option<Request>,
     pub(crate) is_protected: bool,
-    /// How many steps it knows to be stored.
-    pub(crate) steps: usize,
-    /// Whether it or an earlier attempt has sent a step.
-    pub(crate) has_stepped: bool,
+    /// The steps that earlier attempts have stored, and those that this one has begun. One bit each.
+    pub(crate) used: u8,
+    /// The steps that are being written.
+    pub(crate) writing: Vec<Writing>,
     pub(crate) commits: Vec<Committed>,
     /// Its answer is being stored.
     pub(crate) completes: bool,
     /// Its handler was stopped, or has dropped a commit in flight.
     pub(crate) is_cut_short: bool,
+}
+
+/// The result of a step, which is being written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Writing {
+    pub(crate) number: u8,
+    pub(crate) machine: StepWrite,
+    pub(crate) task: Task,
 }
 
 /// A commit of a handler.
@@ -109,8 +123,6 @@ pub(crate) enum Does {
     Handle,
     /// The handler waits for its commit.
     Commit(Task),
-    /// The handler waits for a step.
-    Step(Request),
     /// The handler has returned, or was stopped.
     Finish(Task),
 }
@@ -126,11 +138,17 @@ pub(crate) struct Fate {
     pub(crate) is_locked_out: bool,
 }
 
-/// One of the two requests of a process.
+/// One of the requests of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Main,
     Renewal,
+    /// That of a step.
+    Step(usize),
+}
+
+impl Place {
+    pub(crate) const ALL: [Self; 4] = [Self::Main, Self::Renewal, Self::Step(0), Self::Step(1)];
 }
 
 impl Process {
@@ -165,32 +183,44 @@ impl Process {
         }
     }
 
-    pub(crate) const fn request(&self, place: Place) -> Option<&Request> {
+    pub(crate) fn request(&self, place: Place) -> Option<&Request> {
         match (&self.phase, place) {
+            (Phase::Executing(execution), Place::Step(index)) => {
+                match &execution.writing.get(index)?.task {
+                    Task::Request(request) => Some(request),
+                    _ => None,
+                }
+            }
             (Phase::Executing(execution), Place::Renewal) => execution.renewal.as_ref(),
             (Phase::Acquiring(Acquiring { task: Task::Request(request), .. }), Place::Main) => {
                 Some(request)
             }
             (Phase::Executing(execution), Place::Main) => match &execution.does {
-                Does::Commit(Task::Request(request))
-                | Does::Finish(Task::Request(request))
-                | Does::Step(request) => Some(request),
+                Does::Commit(Task::Request(request)) | Does::Finish(Task::Request(request)) => {
+                    Some(request)
+                }
                 _ => None,
             },
             _ => None,
         }
     }
 
-    pub(crate) const fn request_mut(&mut self, place: Place) -> Option<&mut Request> {
+    pub(crate) fn request_mut(&mut self, place: Place) -> Option<&mut Request> {
         match (&mut self.phase, place) {
+            (Phase::Executing(execution), Place::Step(index)) => {
+                match &mut execution.writing.get_mut(index)?.task {
+                    Task::Request(request) => Some(request),
+                    _ => None,
+                }
+            }
             (Phase::Executing(execution), Place::Renewal) => execution.renewal.as_mut(),
             (Phase::Acquiring(Acquiring { task: Task::Request(request), .. }), Place::Main) => {
                 Some(request)
             }
             (Phase::Executing(execution), Place::Main) => match &mut execution.does {
-                Does::Commit(Task::Request(request))
-                | Does::Finish(Task::Request(request))
-                | Does::Step(request) => Some(request),
+                Does::Commit(Task::Request(request)) | Does::Finish(Task::Request(request)) => {
+                    Some(request)
+                }
                 _ => None,
             },
             _ => None,
@@ -203,7 +233,7 @@ impl Execution {
     pub(crate) fn runs(&self) -> bool {
         // A commit that the handler has dropped may have ended the operation.
         let may_have_ended = self.is_cut_short;
-        let runs = matches!(self.does, Does::Handle | Does::Step(_));
+        let runs = matches!(self.does, Does::Handle);
         runs && !self.finish.is_over() && !may_have_ended
     }
 }

@@ -38,8 +38,10 @@ pub(crate) enum Work {
     Run,
     /// A handler that commits its answer with an effect.
     Commit,
-    /// A handler that stores steps.
+    /// A handler that stores steps, one after the other.
     Steps,
+    /// A handler that stores several steps at once.
+    StepsAtOnce,
     /// The whole operation in one transaction.
     Transact,
     /// Reads the answer, if there is one.
@@ -248,6 +250,7 @@ pub(crate) const ALL: &[Row] = &[
         ..row("transaction-mismatch", RUN)
     },
     row("steps", Role { work: Work::Steps, ..RUN }),
+    Row { bound: (2, 0), ..row("steps-at-once", Role { work: Work::StepsAtOnce, ..RUN }) },
     Row { roles: [RUN, Role { work: Work::LookUp, ..RUN }, RUN], ..row("look-up", RUN) },
     Row { clocks_fail: true, ..row("clocks", RUN) },
     Row { clocks_fail: true, ..row("clocks-commit", COMMIT) },

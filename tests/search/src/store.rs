@@ -4,7 +4,6 @@ use crate::clock::Clock;
 use std::sync::Arc;
 
 use dynamodb_idempotency_protocol::OwnerId;
-use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::time::Timestamp;
 use dynamodb_idempotency_protocol::{Header, Outcome, ReadResult, State, Write, WriteResult};
 
@@ -14,6 +13,8 @@ pub(crate) struct Stored {
     pub(crate) header: Header,
     /// Its request.
     pub(crate) request: u8,
+    /// The steps in it, one bit each.
+    pub(crate) done: u8,
 }
 
 impl Stored {
@@ -35,18 +36,15 @@ impl Stored {
 /// What a process sends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Wire {
-    Read {
-        is_consistent: bool,
-    },
+    Read { is_consistent: bool },
     Write(Arc<WireWrite>),
-    /// The result of a step, by the step's number.
-    Step(usize),
 }
 
 /// A [`Write`], and whether a clock had failed when it was stamped. The flag is always `false` for a renewal.
-/// Writes have an order, because the delayed requests are kept sorted.
+/// The number is that of the step that it stores, or 0. Writes have an order, because the delayed requests are
+/// kept sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct WireWrite(pub(crate) Write, pub(crate) bool);
+pub(crate) struct WireWrite(pub(crate) Write, pub(crate) bool, pub(crate) u8);
 
 impl PartialOrd for WireWrite {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
@@ -62,12 +60,17 @@ impl Ord for WireWrite {
 
 impl Wire {
     pub(crate) fn write(write: Write, clock: &Clock) -> Self {
-        Self::Write(Arc::new(WireWrite(write, clock.has_failed())))
+        Self::Write(Arc::new(WireWrite(write, clock.has_failed(), 0)))
     }
 
     /// A renewal. No wrong clock makes the renewed lease too long.
     pub(crate) fn renewal(write: Write) -> Self {
-        Self::Write(Arc::new(WireWrite(write, false)))
+        Self::Write(Arc::new(WireWrite(write, false, 0)))
+    }
+
+    /// The result of a step.
+    pub(crate) fn step(write: Write, number: u8) -> Self {
+        Self::Write(Arc::new(WireWrite(write, false, number)))
     }
 
     pub(crate) const fn is_read(&self) -> bool {
@@ -104,17 +107,17 @@ impl Store {
         self.before.as_ref().map(|stored| stored.seen_by(request))
     }
 
+    /// The steps in the record.
+    pub(crate) fn done(&self) -> u8 {
+        self.record.as_ref().map_or(0, |stored| stored.done)
+    }
+
     /// Whether the request would change the record.
-    pub(crate) fn takes(&self, sender: Sender, wire: &Wire) -> bool {
+    pub(crate) fn takes(&self, wire: &Wire) -> bool {
         let header = self.record.as_ref().map(|stored| &stored.header);
         match wire {
             Wire::Read { .. } => false,
             Wire::Write(write) => write.0.condition.holds(header),
-            Wire::Step(number) => header.is_some_and(|header| {
-                let is_held =
-                    header.is_pending_of(&sender.owner) || is_broken(FaultPoint::StepUnfenced);
-                is_held && header.steps.unwrap_or(0) + 1 == *number
-            }),
         }
     }
 
@@ -125,15 +128,19 @@ impl Store {
         let after = match wire {
             Wire::Read { .. } => before.clone(),
             Wire::Write(write) => {
-                let header = Header { is_same_request: true, ..write.0.applied_to(header) };
+                let mut header = Header { is_same_request: true, ..write.0.applied_to(header) };
                 let is_new = !keeps_request(&write.0);
                 let request = before.as_ref().filter(|_| !is_new).map(|stored| stored.request);
-                Some(Stored { header, request: request.unwrap_or(sender.request) })
+                let mut done = before.as_ref().map_or(0, |stored| stored.done);
+                if write.2 > 0 {
+                    done |= 1 << write.2;
+                    header.steps = Some(done.count_ones() as usize);
+                }
+                if header.steps.is_none() {
+                    done = 0;
+                }
+                Some(Stored { header, request: request.unwrap_or(sender.request), done })
             }
-            Wire::Step(number) => before.clone().map(|stored| Stored {
-                header: Header { steps: Some(*number), ..stored.header },
-                ..stored
-            }),
         };
         self.before = before;
         self.record = after;
@@ -152,7 +159,10 @@ impl Store {
 /// Whether a write keeps the request of the record.
 const fn keeps_request(write: &Write) -> bool {
     use dynamodb_idempotency_protocol::Form;
-    matches!(write.form(), Form::Update | Form::UpdateWithoutSteps | Form::Stamp | Form::Touch)
+    matches!(
+        write.form(),
+        Form::Update | Form::UpdateWithoutSteps | Form::Stamp | Form::Touch | Form::Step
+    )
 }
 
 /// The outcome of a request that was executed.
@@ -160,7 +170,7 @@ pub(crate) fn outcome(wire: &Wire, is_taken: bool, found: Option<Header>) -> Out
     match wire {
         Wire::Read { is_consistent: true } => Outcome::Read(ReadResult::Found(found)),
         Wire::Read { is_consistent: false } => Outcome::Read(ReadResult::Stale(found)),
-        Wire::Write(_) | Wire::Step(_) if is_taken => Outcome::Write(WriteResult::Applied),
-        Wire::Write(_) | Wire::Step(_) => Outcome::Write(WriteResult::Rejected(found)),
+        Wire::Write(_) if is_taken => Outcome::Write(WriteResult::Applied),
+        Wire::Write(_) => Outcome::Write(WriteResult::Rejected(found)),
     }
 }

@@ -8,13 +8,14 @@ use crate::model::{State, owner};
 use crate::oracle::{MAX_UNHEARD, is_definite};
 use crate::process::{
     Acquiring, Answer, Does, Execution, Fate, Phase, Place, Process, Request, Shown, Slot, Task,
+    Writing,
 };
 use crate::rows::{MAX_CALLERS, Role, Row, Work};
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::Now;
 use dynamodb_idempotency_protocol::{
-    Acquisition, Command, Finish, FinishResult, Goal, Machine, Next, Outcome, ReadResult, Reply,
-    Resolution, Window, WriteResult,
+    Acquisition, Command, Finish, FinishResult, Goal, Kind, Machine, Next, Outcome, ReadResult,
+    Reply, Resolution, StepResult, Window, WriteResult,
 };
 
 pub(crate) struct Turn<'a> {
@@ -56,7 +57,7 @@ impl<'a> Turn<'a> {
         let deadline = role.deadline.map(|length| now.local.plus(length));
         let rules = dynamodb_idempotency_protocol::Rules { deadline, ..role.rules };
         let goal = match role.work {
-            Work::Run | Work::Commit | Work::Steps => Goal::Own,
+            Work::Run | Work::Commit | Work::Steps | Work::StepsAtOnce => Goal::Own,
             Work::Transact => Goal::Transact { has_items: true },
             Work::LookUp => Goal::LookUp,
         };
@@ -66,7 +67,14 @@ impl<'a> Turn<'a> {
         };
         let mut machine = Acquisition::new(owner(self.seat), goal, rules, now);
         let command = machine.start(now, first);
-        let acquiring = Acquiring { machine, rules, task: Task::Pause, shown: Shown::default() };
+        let acquiring = Acquiring {
+            machine,
+            rules,
+            task: Task::Pause,
+            shown: Shown::default(),
+            seen_steps: None,
+            taken_steps: 0,
+        };
         self.acquires(acquiring, command, None)
     }
 
@@ -124,11 +132,15 @@ impl<'a> Turn<'a> {
         let Some(request) = self.process.request(place) else { return self };
         let (sent, wire, tick) = (request.sent, request.wire.clone(), self.state.tick);
         let time = answer.date.map(|date| self.process.clock.observe(date, sent, tick));
-        let reply = Reply { outcome: answer.outcome, is_in_doubt: answer.is_in_doubt, time };
+        let Answer { outcome, is_in_doubt, done, .. } = answer;
+        let reply = Reply { outcome, is_in_doubt, time };
         let now = self.now();
         match std::mem::replace(&mut self.process.phase, Phase::Ready) {
             Phase::Acquiring(mut acquiring) => {
                 acquiring.shown.note(&wire, &reply, owner(self.seat));
+                if shows_record(&reply.outcome) {
+                    acquiring.seen_steps = Some(done);
+                }
                 let command = acquiring.machine.replied(now, &reply);
                 self.acquires(acquiring, command, Some(&reply))
             }
@@ -136,11 +148,12 @@ impl<'a> Turn<'a> {
                 self.renewed(execution, &wire, &reply)
             }
             Phase::Executing(mut execution) => {
-                if let Wire::Step(number) = wire {
-                    execution.finish.heard(reply.time);
-                    execution.stepped(number, &reply);
-                    self.process.phase = Phase::Executing(execution);
-                    return self;
+                if let Place::Step(index) = place {
+                    let Execution { finish, writing, .. } = &mut execution;
+                    let Writing { number, machine, .. } = &mut writing[index];
+                    let has_step = done & 1 << *number != 0;
+                    let command = machine.replied(finish, now, &reply, has_step);
+                    return self.writes_step(execution, index, command);
                 }
                 let asked = execution.asked();
                 let command = execution.finish.replied(now, &reply);
@@ -162,6 +175,12 @@ impl<'a> Turn<'a> {
         command: Command<Next>,
         reply: Option<&Reply>,
     ) -> Self {
+        if let Command::Send { write, .. } = &command
+            && write.kind == Kind::TakeOver
+            && let Some(seen) = acquiring.seen_steps.take()
+        {
+            acquiring.taken_steps = seen;
+        }
         let task = match self.task(command) {
             Ok(task) => task,
             Err(Next::RunHook) => Task::AskHook,
@@ -182,15 +201,15 @@ impl<'a> Turn<'a> {
     fn begins(mut self, acquiring: &Acquiring, window: Option<Window>) -> Self {
         let grant = acquiring.machine.grant();
         self.state.begins(self.seat, acquiring, &grant, window, &self.process.clock);
-        let steps = grant.knowledge.own().and_then(|own| own.steps).unwrap_or(0);
+        let used = if grant.taken_over.is_some() { acquiring.taken_steps } else { 0 };
         let finish = Finish::new(grant, acquiring.rules, window, self.now());
         self.process.phase = Phase::Executing(Execution {
             finish,
             does: Does::Handle,
             renewal: None,
             is_protected: window.is_some(),
-            steps,
-            has_stepped: steps > 0,
+            used,
+            writing: Vec::new(),
             commits: Vec::new(),
             completes: false,
             is_cut_short: false,
@@ -229,6 +248,34 @@ impl<'a> Turn<'a> {
             Asked::Commit => Does::Commit(task),
             Asked::Finish => Does::Finish(task),
         };
+        self.process.phase = Phase::Executing(execution);
+        self
+    }
+
+    /// Continues the write of a step, or ends it.
+    pub(crate) fn writes_step(
+        mut self,
+        mut execution: Execution,
+        index: usize,
+        command: Command<StepResult>,
+    ) -> Self {
+        let number = execution.writing[index].number;
+        let task = match command {
+            Command::Send { write, .. } => Task::Request(self.request(Wire::step(write, number))),
+            Command::Read { is_consistent, .. } => {
+                Task::Request(self.request(Wire::Read { is_consistent }))
+            }
+            Command::Pause { .. } => Task::Pause,
+            Command::Return(result) => {
+                execution.writing.remove(index);
+                if result == StepResult::Stored {
+                    self.state.step_was_stored(self.seat, number);
+                }
+                self.process.phase = Phase::Executing(execution);
+                return self;
+            }
+        };
+        execution.writing[index].task = task;
         self.process.phase = Phase::Executing(execution);
         self
     }
@@ -273,20 +320,15 @@ impl Execution {
     fn asked(&self) -> Asked {
         if matches!(self.does, Does::Commit(_)) { Asked::Commit } else { Asked::Finish }
     }
+}
 
-    fn stepped(&mut self, number: usize, reply: &Reply) {
-        if let Outcome::Write(result) = &reply.outcome {
-            match result {
-                WriteResult::Applied => self.steps = number,
-                WriteResult::Rejected(Some(own)) if own.steps >= Some(number) => {
-                    self.steps = number;
-                }
-                WriteResult::Rejected(_) => self.finish.lose(),
-                _ => {}
-            }
-        }
-        self.does = Does::Handle;
-    }
+/// Whether the outcome shows a record, which the library then keeps.
+const fn shows_record(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Read(ReadResult::Found(Some(_)) | ReadResult::Stale(Some(_)))
+            | Outcome::Write(WriteResult::Rejected(Some(_)))
+    )
 }
 
 impl Shown {

@@ -18,11 +18,6 @@ impl Finish {
         self.is_lost
     }
 
-    /// Notes that a write of a step has met another owner.
-    pub fn lose(&mut self) {
-        self.is_lost = true;
-    }
-
     /// Adjusts the window to the store time of a response.
     pub fn heard(&mut self, time: Option<StoreTime>) {
         if let (Some(window), Some(time)) = (&mut self.window, time) {

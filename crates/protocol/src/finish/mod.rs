@@ -4,6 +4,7 @@
 mod commit;
 mod lease;
 mod replies;
+mod step;
 mod writes;
 
 use std::time::Duration;
@@ -18,6 +19,8 @@ use crate::rules::Rules;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
 use crate::write::Write;
+
+pub use self::step::{StepResult, StepWrite};
 
 /// How long an execution without a record tries to store its answer.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
@@ -100,6 +103,10 @@ pub struct Finish {
     tries: Tries,
     /// The time of the last commit, which distinguishes it from the other completions of the execution.
     completed_at: Option<Timestamp>,
+    /// Whether the record is known to have the map of steps.
+    has_steps: bool,
+    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
+    has_sent_step: bool,
     retention: Retention<FinishResult>,
 }
 
@@ -181,6 +188,8 @@ impl Finish {
             // take over.
             attempts.created_at = None;
         }
+        // A takeover keeps the steps of the record.
+        let has_steps = taken_over.as_ref().is_some_and(|record| record.steps.is_some());
         Self {
             rules,
             knowledge,
@@ -196,6 +205,8 @@ impl Finish {
             step: Step::Idle,
             tries: Tries::until(now.lasting(Duration::ZERO)),
             completed_at: None,
+            has_steps,
+            has_sent_step: false,
             retention: Retention::new(now.local.uptime),
         }
     }
