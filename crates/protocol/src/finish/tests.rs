@@ -1,5 +1,6 @@
 use super::*;
 use crate::condition::Condition;
+use crate::condition::Term;
 use crate::machine::{Cause, WriteResult};
 use crate::record::State;
 use crate::tests::{ME, OTHER, START, after, now, pending, record, rules};
@@ -214,7 +215,7 @@ fn a_response_shortens_the_window_if_a_clock_has_stopped() {
     let received = Local { wall: START.wall.plus(Duration::from_secs(20)), uptime: Uptime(0) };
     finish.heard(Some(StoreTime { date: received.wall, sent: received, received }));
     assert!(finish.window().unwrap().end.uptime < before.end.uptime);
-    finish.lose();
+    finish.is_lost = true;
     assert!(finish.is_lost());
 }
 
@@ -405,4 +406,71 @@ fn a_commit_after_a_dropped_one_that_may_have_been_applied_and_replaced_is_unkno
     let again = finish.commit(now(), a_second());
     let shown = rejected(Some(pending(OTHER)));
     assert_eq!(after_first(finish, again, &shown), returns(FinishResult::Unknown));
+}
+
+/// The results of a step's write, after this reply to its first request.
+fn step_after(tenure: &mut Finish, reply: &Reply, has_step: bool) -> crate::Command<StepResult> {
+    let (mut step, first) = StepWrite::start(tenure, now(), a_second());
+    assert!(matches!(first, crate::Command::Send { .. }), "{first:?}");
+    step.replied(tenure, now(), reply, has_step)
+}
+
+#[test]
+fn a_step_is_stored_once_for_its_owner() {
+    let returns = crate::Command::Return;
+    let stepped = Header { steps: Some(1), ..pending(ME) };
+    for (reply, has_step, expected) in [
+        (reply(WriteResult::Applied), false, StepResult::Stored),
+        // An earlier try was applied, and its response was lost.
+        (rejected(Some(stepped.clone())), true, StepResult::Stored),
+        (reply(WriteResult::Invalid(Cause::Other)), false, StepResult::Invalid),
+        (rejected(Some(pending(OTHER))), false, StepResult::Lost),
+        (rejected(Some(record(ME, State::Failed))), false, StepResult::Over),
+    ] {
+        let mut tenure = finish(true);
+        assert_eq!(step_after(&mut tenure, &reply, has_step), returns(expected));
+        assert_eq!(tenure.is_lost(), expected == StepResult::Lost);
+        assert_eq!(tenure.undo(), EndWrite::Keep);
+    }
+}
+
+#[test]
+fn a_step_that_meets_the_map_of_another_is_added_to_it() {
+    let mut tenure = finish(true);
+    let (mut step, first) = StepWrite::start(&mut tenure, now(), a_second());
+    let crate::Command::Send { write, .. } = first else { panic!("{first:?}") };
+    assert_eq!(write.condition, Condition::held_by(ME).and(Term::NoSteps));
+    let stepped = Header { steps: Some(1), ..pending(ME) };
+    let again = step.replied(&mut tenure, now(), &rejected(Some(stepped.clone())), false);
+    let crate::Command::Send { write, .. } = again else { panic!("{again:?}") };
+    assert_eq!(write.condition, Condition::held_by(ME));
+    // It is rejected although it is held: the record changes too fast, so a pause follows.
+    let paused = step.replied(&mut tenure, now(), &rejected(Some(stepped)), false);
+    assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
+}
+
+#[test]
+fn a_step_without_an_answer_is_tried_again_until_its_time_is_over() {
+    let mut tenure = finish(true);
+    let (mut step, _) = StepWrite::start(&mut tenure, now(), a_second());
+    let paused = step.replied(&mut tenure, now(), &unknown(), false);
+    assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
+    assert!(matches!(step.woke(&mut tenure, now()), crate::Command::Send { .. }));
+    let read = step.replied(&mut tenure, now(), &rejected(None), false);
+    assert!(matches!(read, crate::Command::Read { is_consistent: true, .. }), "{read:?}");
+    let gone = step.clone().replied(&mut tenure.clone(), now(), &found(None), false);
+    assert_eq!(gone, crate::Command::Return(StepResult::Lost));
+    let late = after(Duration::from_secs(2));
+    let ended = step.replied(&mut tenure, late, &unknown(), false);
+    assert_eq!(ended, crate::Command::Return(StepResult::Unconfirmed));
+}
+
+#[test]
+fn a_record_that_may_have_steps_is_kept() {
+    let mut tenure = finish(true);
+    assert_eq!((tenure.failure(false), tenure.undo()), (EndWrite::Release, EndWrite::Undo));
+    assert_eq!(tenure.failure(true), EndWrite::Keep);
+    tenure.has_steps = true;
+    // Steps of earlier attempts are put back by an undo.
+    assert_eq!((tenure.failure(false), tenure.undo()), (EndWrite::Keep, EndWrite::Undo));
 }
