@@ -224,11 +224,13 @@ impl Execution {
 
     /// Releases the key after a success. The caller gets the handler's answer, whatever the result of this
     /// write. An execution without a record writes nothing.
-    pub(crate) async fn release_success(&self) {
+    pub(crate) async fn release_success(&self) -> Storage {
         if self.is_protected() {
             self.end_without_answer(EndWrite::ReleaseSucceeded, None).await;
+            Storage::Released
         } else {
             self.ended_as(Ending::FAIL_OPEN);
+            Storage::Unprotected
         }
     }
 

@@ -190,9 +190,9 @@ async fn finish<V, E>(
         Conclusion::Failed(failure) => execution.fail(failure).await,
         Conclusion::NothingExecuted => execution.undo().await,
         Conclusion::Succeeded => {
-            execution.release_success().await;
+            let released = execution.release_success().await;
             if let RunOutcome::Returned(_, storage) = &mut outcome {
-                *storage = Storage::Released;
+                *storage = released;
             }
         }
         Conclusion::Completed(answer) => match (execution.complete(answer).await, &mut outcome) {

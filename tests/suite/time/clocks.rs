@@ -8,12 +8,13 @@ use dynamodb_idempotency::{ErrorKind, Idempotency, Transaction};
 
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
-    replayed,
+    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, crates, executed,
+    is_in_progress, kind, replayed,
 };
 
 const YEAR: i64 = 365 * 86_400;
 const TEN_MINUTES: i64 = 600;
+const THREE_HOURS: i64 = 3 * 3_600;
 
 #[tokio::test]
 async fn a_taker_with_a_fast_clock_does_not_take_a_live_lease() {
@@ -141,19 +142,63 @@ async fn the_lease_of_a_slow_clock_that_was_taken_meanwhile_is_not_run_under() {
 }
 
 #[tokio::test]
-async fn without_the_stores_time_the_tolerance_is_a_margin() {
+async fn where_store_time_is_declared_the_tolerance_is_a_margin() {
     let tolerance = Duration::from_secs(8);
     for (ended_ago, is_taken) in [(3_000, false), (30_000, true)] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         link.wire.drop_date();
         let lease = n(raw::now() - ended_ago);
         store.put(with(raw::pending("charge#k"), "lease_expires_at", lease)).await;
-        let idempotency = store.builder(&link).clock_tolerance(tolerance).build().unwrap();
+        let builder = store.starting(&link).clock_tolerance(tolerance).local_store_time();
+        let idempotency = builder.build().unwrap();
         let result = charge(idempotency.operation("charge").key("k"), &runs).await;
         if is_taken {
             assert_eq!(result.unwrap(), executed(1, 2));
         } else {
             assert!(is_in_progress(result));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_no_response_has_shown_store_time_runs_nothing() {
+    for record in [None, Some(raw::abandoned("charge#k")), Some(raw::completed("charge#k", "1"))] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        link.wire.drop_date();
+        if let Some(record) = &record {
+            store.put(record.clone()).await;
+        }
+        let idempotency = store.starting(&link).build().unwrap();
+        let error = crates(charge(idempotency.operation("charge").key("k"), &runs).await);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("`Date`"), "{error}");
+        assert_eq!(link.wire.requests(), ["GetItem"; 3], "{record:?}");
+        assert_eq!((store.item("charge#k").await, runs.count()), (record, 0));
+        let preflight = idempotency.preflight(["charge"]).await.unwrap_err();
+        assert_eq!(preflight.kind(), ErrorKind::Configuration);
+        assert!(preflight.to_string().contains("`Date`"), "{preflight}");
+    }
+}
+
+/// A response without a `Date` is judged by the last one that had one, whatever the wall clock shows.
+#[tokio::test]
+async fn a_wrong_clock_and_a_missing_date_end_no_lease_and_no_retention_early() {
+    for record in [raw::pending("charge#k"), raw::completed("charge#k", "\"stored\"")] {
+        for ahead in [30, 3_600, 25 * 3_600, 50 * YEAR] {
+            let (store, runs) = (Store::open().await, Runs::default());
+            let (clock, link) = (LocalClock::default(), Link::default());
+            let link = link.clock(clock.clone());
+            let idempotency = store.starting(&link).build().unwrap();
+            charge(idempotency.operation("charge").key("other"), &runs).await.unwrap();
+            store.put(record.clone()).await;
+            clock.advance(ahead);
+            link.wire.drop_date();
+            let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+            match raw::status(&record) {
+                "PENDING" => assert!(is_in_progress(result), "{ahead}"),
+                _ => assert!(result.unwrap().is_replayed(), "{ahead}"),
+            }
+            assert_eq!((store.item("charge#k").await, runs.count()), (Some(record.clone()), 1));
         }
     }
 }
@@ -213,7 +258,9 @@ async fn transact(idempotency: &Idempotency, runs: &Runs) -> String {
 
 #[tokio::test]
 async fn a_transaction_as_the_first_request_of_a_process_is_kept_for_its_retention() {
-    for (off_by, retention) in [(-50 * YEAR, 86_400_i64), (-TEN_MINUTES, 300), (TEN_MINUTES, 300)] {
+    for (off_by, retention) in
+        [(-50 * YEAR, 86_400_i64), (-THREE_HOURS, 3_600), (THREE_HOURS, 3_600)]
+    {
         let (store, runs) = (Store::open().await, Runs::default());
         let link = Link::default().clock(LocalClock::off_by(off_by));
         let retained = Duration::from_secs(retention.unsigned_abs());
@@ -228,7 +275,7 @@ async fn a_transaction_as_the_first_request_of_a_process_is_kept_for_its_retenti
 
 #[tokio::test]
 async fn an_unprotected_commit_of_a_process_that_has_not_heard_of_the_store_reads_first() {
-    for (off_by, retention) in [(-50 * YEAR, 86_400_i64), (-TEN_MINUTES, 300)] {
+    for (off_by, retention) in [(-50 * YEAR, 86_400_i64), (-THREE_HOURS, 3_600)] {
         let store = Store::open().await;
         let link = Link::default().clock(LocalClock::off_by(off_by));
         let retained = Duration::from_secs(retention.unsigned_abs());
