@@ -77,6 +77,12 @@ impl Clock {
         Now { local: self.now(), learned: *self.learned() }
     }
 
+    /// Whether a response has shown DynamoDB's time.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_learned(&self) -> bool {
+        self.learned().is_some()
+    }
+
     /// The best estimate of DynamoDB's time. Not for use in records.
     pub(crate) fn guess(&self) -> Timestamp {
         self.moment().guess().0

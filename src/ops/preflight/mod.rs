@@ -121,6 +121,24 @@ impl Idempotency {
     }
 }
 
+/// Learns DynamoDB's time with one read, unless a response has shown it already.
+///
+/// # Errors
+/// Those of [`Idempotency::warm`]. [`ErrorKind::Unavailable`] if the response shows no time.
+#[cfg(feature = "http")]
+pub(crate) async fn learn_time(table: &Table) -> Result<(), Error> {
+    if table.clock.is_learned() {
+        return Ok(());
+    }
+    read_own_key(table).await?;
+    if table.clock.is_learned() {
+        return Ok(());
+    }
+    let message = "DynamoDB rejected the request that learns its time, and the response has no `Date` \
+                   header. Try again";
+    Err(Error::new(ErrorKind::Unavailable, message))
+}
+
 /// Tries the requests that calls of these scopes send, all of them concurrently. Nothing is written.
 ///
 /// # Errors

@@ -231,6 +231,10 @@ impl Machine for Acquisition {
         }
     }
 
+    fn is_waiting(&self) -> bool {
+        self.step == Step::Pausing(AfterPause::ReadAgain)
+    }
+
     fn replied(&mut self, now: Now, reply: &Reply) -> Command {
         let tries = &mut self.tries;
         if let Some(command) = self.retention.replied(reply, || tries.pause(now)) {
