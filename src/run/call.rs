@@ -42,7 +42,8 @@ pub(crate) struct CallContext {
     pub(crate) deadline: Option<Deadline>,
     pub(crate) answers: AnswerRules,
     pub(crate) signals: Signals,
-    /// Whether the call has run nothing and waits for another call's answer. `None` if nobody asks.
+    /// Whether the call has run nothing and waits for another call's answer. `None` if the adapter does
+    /// not use it.
     pub(crate) is_waiting: Option<Arc<AtomicBool>>,
 }
 

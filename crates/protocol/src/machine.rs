@@ -55,6 +55,10 @@ impl<M: Machine> Machine for &Mutex<M> {
     fn woke(&mut self, now: Now) -> Command<M::Output> {
         self.lock().unwrap_or_else(PoisonError::into_inner).woke(now)
     }
+
+    fn is_waiting(&self) -> bool {
+        self.lock().unwrap_or_else(PoisonError::into_inner).is_waiting()
+    }
 }
 
 /// The result of a request.
