@@ -207,6 +207,17 @@ mod tests {
         }
     }
 
+    /// Otherwise nothing could stop the task of an endless body on a runtime with one thread.
+    #[tokio::test]
+    async fn reading_a_body_whose_frames_are_always_there_lets_other_tasks_run() {
+        let frames = (0..10_000).map(|_| Ok::<_, BoxError>(Frame::data(&b"x"[..])));
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let mut reading = Box::pin(AnswerBody::read(body, None, || usize::MAX));
+        let first = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+        assert_eq!(reading.await.unwrap().ok().unwrap().len(), 10_000);
+    }
+
     #[test]
     fn a_body_of_one_frame_is_not_copied() {
         let frame = Bytes::from(vec![b'x'; 100]);

@@ -164,16 +164,6 @@ async fn without_a_client_a_slow_body_is_read_for_the_length_of_a_lease() {
     assert_done_without_answer(&store).await;
 }
 
-/// A body whose every chunk is there at once is stopped too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_never_pauses_ends_with_its_client() {
-    let store = Store::open_in_real_time().await;
-    let layer = short(store.idempotency().http("pay")).layer().unwrap();
-    let (body, made) = endless(|| std::future::ready(()));
-    hang_up_after(20, &layer, body, &made).await;
-    assert_done_without_answer(&store).await;
-}
-
 #[tokio::test]
 async fn a_transaction_with_an_endless_response_is_not_written() {
     let store = Store::open().await;

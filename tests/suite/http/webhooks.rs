@@ -190,6 +190,13 @@ fn standard(http: Http) -> Http {
     http.webhook(Webhook::standard([secret]))
 }
 
+/// A process that has sent no request yet, whose wall clock is off by so many seconds.
+fn starting(site: &Site, off: i64) -> (Http, Site) {
+    let link = Link::without_retries().clock(LocalClock::off_by(off));
+    let idempotency = site.store.starting(&link).build().expect("the settings are right");
+    (idempotency.http(site.scope()), Site { link, ..site.clone() })
+}
+
 /// Nothing that was refused would ever have shown the process DynamoDB's time.
 #[tokio::test]
 async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_time() {
@@ -200,9 +207,8 @@ async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_tim
                 (standard, |id, _| from_standard(id)),
             ];
             for (number, (webhook, delivery)) in cases.into_iter().enumerate() {
-                let link = Link::default().clock(LocalClock::off_by(off));
-                let new = Site { link, ..site.clone() };
-                let api = new.paying(webhook(new.http())).await;
+                let (http, new) = starting(&site, off);
+                let api = new.paying(webhook(http)).await;
                 let id = format!("evt_{number}_{off}");
                 let first = api.send(delivery(&id, 1)).await;
                 assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false), "{id}");
@@ -218,17 +224,17 @@ async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_tim
 #[tokio::test]
 async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
     everywhere(async |site| {
-        let link = Link::default().clock(LocalClock::off_by(-600));
-        let new = Site { link, ..site };
-        // The store's clock is 400 s later than the signature's, this process's 200 s earlier.
-        new.link.wire.shift_date(400);
-        for webhook in [stripe as fn(Http) -> Http, standard] {
-            let api = new.paying(webhook(new.http())).await;
-            for delivery in [event("evt_1", 1), from_standard("evt_1")] {
-                problem(&api.send(delivery).await, 401, "SignatureInvalid");
-            }
+        let cases =
+            [(stripe as fn(Http) -> Http, event("evt_1", 1)), (standard, from_standard("evt_1"))];
+        for (webhook, delivery) in cases {
+            let (http, new) = starting(&site, -200);
+            // The store's clock is 400 s later than the signature's, and this process's 200 s earlier.
+            new.link.wire.shift_date(400);
+            let api = new.paying(webhook(http)).await;
+            problem(&api.send(delivery).await, 401, "SignatureInvalid");
+            assert_eq!(new.link.wire.requests(), ["GetItem"]);
         }
-        assert_eq!(new.runs.count(), 0);
+        assert_eq!(site.runs.count(), 0);
     })
     .await;
 }
@@ -237,9 +243,8 @@ async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
 #[tokio::test]
 async fn a_signature_whose_time_cannot_be_judged_is_not_refused() {
     everywhere(async |site| {
-        let link = Link::without_retries().clock(LocalClock::off_by(600));
-        let new = Site { link, ..site };
-        let api = new.paying(stripe(new.http())).await;
+        let (http, new) = starting(&site, 600);
+        let api = new.paying(stripe(http)).await;
         new.link.wire.down(Act::LoseRequest);
         problem(&api.send(event("evt_1", 1)).await, 503, "Unavailable");
         new.link.wire.forget();
