@@ -191,8 +191,8 @@ fn standard(http: Http) -> Http {
 }
 
 /// A process that has sent no request yet, whose wall clock is off by so many seconds.
-fn starting(site: &Site, off: i64) -> (Http, Site) {
-    let link = Link::without_retries().clock(LocalClock::off_by(off));
+fn starting(site: &Site, link: Link, off: i64) -> (Http, Site) {
+    let link = link.clock(LocalClock::off_by(off));
     let idempotency = site.store.starting(&link).build().expect("the settings are right");
     (idempotency.http(site.scope()), Site { link, ..site.clone() })
 }
@@ -207,7 +207,7 @@ async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_tim
                 (standard, |id, _| from_standard(id)),
             ];
             for (number, (webhook, delivery)) in cases.into_iter().enumerate() {
-                let (http, new) = starting(&site, off);
+                let (http, new) = starting(&site, Link::default(), off);
                 let api = new.paying(webhook(http)).await;
                 let id = format!("evt_{number}_{off}");
                 let first = api.send(delivery(&id, 1)).await;
@@ -227,12 +227,15 @@ async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
         let cases =
             [(stripe as fn(Http) -> Http, event("evt_1", 1)), (standard, from_standard("evt_1"))];
         for (webhook, delivery) in cases {
-            let (http, new) = starting(&site, -200);
-            // The store's clock is 400 s later than the signature's, and this process's 200 s earlier.
-            new.link.wire.shift_date(400);
-            let api = new.paying(webhook(http)).await;
-            problem(&api.send(delivery).await, 401, "SignatureInvalid");
-            assert_eq!(new.link.wire.requests(), ["GetItem"]);
+            // Without retries, DynamoDB's denial of a request in the wrong time is all that it learns from.
+            for link in [Link::default(), Link::without_retries()] {
+                let (http, new) = starting(&site, link, -200);
+                // The store's clock is 400 s later than the signature's, this process's 200 s earlier.
+                new.link.wire.shift_date(400);
+                let api = new.paying(webhook(http)).await;
+                problem(&api.send(delivery.clone()).await, 401, "SignatureInvalid");
+                assert!(new.link.wire.requests().len() <= 1, "{:?}", new.link.wire.requests());
+            }
         }
         assert_eq!(site.runs.count(), 0);
     })
@@ -243,7 +246,7 @@ async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
 #[tokio::test]
 async fn a_signature_whose_time_cannot_be_judged_is_not_refused() {
     everywhere(async |site| {
-        let (http, new) = starting(&site, 600);
+        let (http, new) = starting(&site, Link::default(), 600);
         let api = new.paying(stripe(http)).await;
         new.link.wire.down(Act::LoseRequest);
         problem(&api.send(event("evt_1", 1)).await, 503, "Unavailable");
