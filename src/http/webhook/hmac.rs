@@ -100,7 +100,7 @@ impl HmacScheme {
     }
 
     /// The error says what is wrong with the scheme.
-    pub(super) fn compile(&self) -> Result<Compiled, String> {
+    pub(super) fn compile(self) -> Result<Compiled, String> {
         let name = |name: &String| {
             let parsed = HeaderName::try_from(name.as_str());
             parsed.map_err(|_| format!("`{name}` is not the name of a header"))
@@ -295,7 +295,7 @@ mod tests {
             (scheme("{hex}").time_header("x-time"), "change the time"),
             (scheme("t={time},v1={hex}").time_header("x-time").signs("{time}{body}"), "second"),
         ] {
-            let wrong = scheme.compile().err().unwrap_or_else(|| panic!("accepted: {scheme:?}"));
+            let wrong = scheme.compile().err().unwrap_or_else(|| panic!("accepted: {named}"));
             assert!(wrong.contains(named), "{wrong}");
         }
     }

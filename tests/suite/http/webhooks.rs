@@ -16,7 +16,7 @@ use sha2::Sha256;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::message::{assert_same, by, is_replay, post, problem, with, without};
-use super::site::{Api, Site, everywhere, paid};
+use super::site::{Api, Place, Site, everywhere, paid};
 use crate::support::{Act, Link, LocalClock, Store, made_up_time, raw};
 
 const SECRET: &str = "whsec_test";
@@ -202,6 +202,10 @@ fn starting(site: &Site, link: Link, off: i64) -> (Http, Site) {
 async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_time() {
     everywhere(async |site| {
         for off in [-600, 600, 0] {
+            if off > 0 && site.place != Place::Server {
+                // By this clock, the invocation's deadline is over.
+                continue;
+            }
             let cases = [
                 (stripe as fn(Http) -> Http, event as fn(&str, u32) -> Request<Bytes>),
                 (standard, |id, _| from_standard(id)),
@@ -246,15 +250,16 @@ async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
 #[tokio::test]
 async fn a_signature_whose_time_cannot_be_judged_is_not_refused() {
     everywhere(async |site| {
-        let (http, new) = starting(&site, Link::default(), 600);
-        let api = new.paying(stripe(http)).await;
+        let (http, new) = starting(&site, Link::default(), -600);
+        let api = new.paying(standard(http)).await;
         new.link.wire.down(Act::LoseRequest);
-        problem(&api.send(event("evt_1", 1)).await, 503, "Unavailable");
+        problem(&api.send(from_standard("evt_1")).await, 503, "Unavailable");
         new.link.wire.forget();
-        problem(&api.send(forged("evt_1")).await, 401, "SignatureInvalid");
+        let forged = with(from_standard("evt_1"), "webhook-id", "evt_2");
+        problem(&api.send(forged).await, 401, "SignatureInvalid");
         assert_eq!(new.link.wire.requests(), [""; 0], "only a right signature is worth a request");
         new.link.wire.up();
-        assert_eq!(api.send(event("evt_1", 1)).await.status(), 201);
+        assert_eq!(api.send(from_standard("evt_1")).await.status(), 201);
     })
     .await;
 }
