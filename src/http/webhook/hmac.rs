@@ -40,7 +40,7 @@ pub struct HmacScheme {
 impl HmacScheme {
     /// `header` is the header with the signature, and `format` its text.
     ///
-    /// The format has one `{hex}` or `{base64}` in the place of the signature, and `{time}` if the header
+    /// The format has one `{hex}` or `{base64}` where the signature is, and `{time}` if the header
     /// contains the time too. It consists of one element, or of several that a comma, a semicolon or a
     /// space separates. Each element ends with its placeholder. Other elements of a header are ignored. If
     /// the signature is repeated, as while a secret is rotated, one of them must be valid; at most 8 are

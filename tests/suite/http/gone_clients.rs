@@ -1,4 +1,4 @@
-//! Requests whose client has gone: a handler goes on, and what nobody waits for ends.
+//! Requests whose client has gone: a handler goes on, and a wait or an endless response ends.
 
 use std::convert::Infallible;
 use std::sync::Arc;
