@@ -10,6 +10,8 @@ pub(crate) const REJECTED: &str = "DynamoDB rejected it";
 /// The reasons of HTTP responses.
 #[cfg(feature = "http")]
 pub(crate) mod http {
+    pub(crate) const CLIENT_LEFT: &str = "its client left before it was read, and it is longer than \
+                                          Policy::max_answer_bytes or takes longer than a lease";
     pub(crate) const BODY_FAILED: &str = "reading its body failed";
     pub(crate) const INVALID: &str = "it is not a valid HTTP response";
     pub(crate) const ON_STORE_PANICKED: &str = "Http::on_store panicked";

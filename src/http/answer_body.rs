@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes};
-use http::Response;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
 
@@ -42,22 +43,41 @@ pub struct AnswerBody<B> {
 }
 
 impl<B: Body<Error: Into<BoxError>>> AnswerBody<B> {
-    /// Reads a body to its end. Stops before the end if the body has more than `limit` bytes.
-    pub(super) async fn read(body: B, limit: usize) -> Result<Result<Bytes, Self>, BoxError> {
+    /// Reads a body to its end. Stops before the end if the body has more than `limit` bytes. A body of
+    /// fewer bytes than `announced` is an error.
+    pub(super) async fn read(
+        body: B,
+        announced: Option<usize>,
+        limit: impl Fn() -> usize,
+    ) -> Result<Result<Bytes, Self>, BoxError> {
         let (mut body, mut held) = (Box::pin(body), Collected::default());
         // A body that announces more than `limit` bytes is not read.
         let min_len = |body: &Pin<Box<B>>| usize::try_from(body.size_hint().lower());
-        while min_len(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= limit) {
+        while min_len(&body).is_ok_and(|rest| rest.saturating_add(held.len()) <= limit()) {
             let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await else {
-                return Ok(Ok(held.into_bytes()));
+                let held = held.into_bytes();
+                return if let Some(announced) = announced.filter(|bytes| held.len() < *bytes) {
+                    let bytes = held.len();
+                    Err(format!("it ended after {bytes} of {announced} bytes").into())
+                } else {
+                    Ok(Ok(held))
+                };
             };
             // Trailers are neither stored nor sent, because a repeat could not get them.
             if let Ok(data) = frame.map_err(Into::into)?.into_data() {
-                held.push(data, limit);
+                held.push(data, limit());
             }
+            // A body whose frames are always there must not keep its task from being stopped.
+            tokio::task::coop::consume_budget().await;
         }
         Ok(Err(Self { held: held.into_bytes(), rest: Some(Mutex::new(body)) }))
     }
+}
+
+/// The length of a message's body according to its head. An HTTP/2 stream that is reset with `NO_ERROR`
+/// looks like the end of its body, and hyper does not compare the lengths.
+pub(super) fn content_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Collects the frames of a body in a buffer of at most twice their size. A body of one frame is
@@ -147,6 +167,8 @@ pub(crate) fn whole<B>(response: Response<AnswerBody<B>>) -> Response<ResponseBo
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::StreamBody;
+
     use super::*;
 
     #[test]
@@ -161,6 +183,39 @@ mod tests {
             );
             assert_eq!(held.into_bytes(), vec![b'x'; frames]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_shorter_than_announced_is_an_error() {
+        for (announced, bytes, is_whole) in [
+            (None, 3, true),
+            (Some("3"), 3, true),
+            (Some("2"), 3, true),
+            (Some("4"), 3, false),
+            (Some("1"), 0, false),
+            (Some("0"), 0, true),
+            (Some("4, 4"), 3, true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.extend(announced.map(|length| (CONTENT_LENGTH, length.parse().unwrap())));
+            // Without an exact size, as after a reset stream.
+            let frames = vec![Ok::<_, BoxError>(Frame::data(Bytes::from(vec![b'x'; bytes])))];
+            let body = StreamBody::new(futures_util::stream::iter(frames));
+            let read = AnswerBody::read(body, content_length(&headers), || 100).await;
+            let read = read.map(|read| read.map(|read| read.len()).ok());
+            assert_eq!(read.ok(), is_whole.then_some(Some(bytes)), "{announced:?} {bytes}");
+        }
+    }
+
+    /// Otherwise nothing could stop the task of an endless body on a runtime with one thread.
+    #[tokio::test]
+    async fn reading_a_body_whose_frames_are_always_there_lets_other_tasks_run() {
+        let frames = (0..10_000).map(|_| Ok::<_, BoxError>(Frame::data(&b"x"[..])));
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let mut reading = Box::pin(AnswerBody::read(body, None, || usize::MAX));
+        let first = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+        assert_eq!(reading.await.unwrap().ok().unwrap().len(), 10_000);
     }
 
     #[test]

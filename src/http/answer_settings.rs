@@ -24,6 +24,9 @@ impl Http {
     /// | 408, 409, 425, 429 | a failure: the client should send the same request again |
     /// | any other status, also one of the first row that your function does not select | a failure |
     ///
+    /// With `webhook`, only a 2xx is stored by default, because senders deliver an event again after any
+    /// other status. A 3xx, 402 or 404 is then a failure.
+    ///
     /// To store all responses, use `|status| status.as_u16() >= 200`. Interim responses (1xx) are not
     /// answers, and storing them is a configuration error. If the function panics, the request counts
     /// as completed, and repeats get [`ProblemKind::AnswerUnavailable`].
@@ -39,7 +42,7 @@ impl Http {
     /// # }
     /// ```
     pub fn store_if(mut self, stored: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.store_if = Arc::new(stored);
+        self.store_if = Some(Arc::new(stored));
         self
     }
 

@@ -11,7 +11,7 @@ use tracing::Instrument;
 
 use super::answer;
 use super::problem::{self, Problem, ProblemKind};
-use super::statuses::{is_rejection, is_stored};
+use super::statuses::is_rejection;
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body};
@@ -212,7 +212,7 @@ impl Responses<'_> {
 impl<B: From<Body>, E> Encoding<Response<HandlerBody<B>>, E> for Responses<'_> {
     fn conclude(&self, execution: &Execution, response: &Response<HandlerBody<B>>) -> Conclusion {
         let status = response.status();
-        let answer = match is_stored(&self.0.store_if, status) {
+        let answer = match self.0.is_stored(status) {
             Ok(true) if execution.releases_success() => return Conclusion::Succeeded,
             Ok(true) => HandlerBody::answer(response),
             // The request was rejected before anything was done.
@@ -247,7 +247,7 @@ impl<B: From<Body>> TransactionEncoding<Response<HandlerBody<B>>> for Responses<
     }
 
     fn is_stored(&self, response: &Response<HandlerBody<B>>) -> bool {
-        is_stored(&self.0.store_if, response.status()) == Ok(true)
+        self.0.is_stored(response.status()) == Ok(true)
     }
 
     fn answer(&self, response: &Response<HandlerBody<B>>) -> Result<Answer, Error> {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use futures_util::{FutureExt, TryFutureExt};
+use futures_util::FutureExt;
 use http::Response;
 use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -12,8 +12,11 @@ use http_body_util::{BodyExt, Either};
 
 use super::Http;
 use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
-use super::exchange::{HandlerBody, cannot_be_sent, pass_transaction, read_of_handler};
+use super::client::Client;
+use super::exchange::{HandlerBody, cannot_be_sent, pass_transaction};
+use super::layer::read_body;
 use crate::answer;
+use crate::answer::reason::http as reason;
 use crate::run::transaction::{OnConditionFailed, Transaction};
 
 /// The body of any handler's response.
@@ -50,15 +53,17 @@ impl Drop for Slot {
 
 /// Returns the handler's transaction. A response without one changes nothing in DynamoDB.
 pub(super) async fn transaction<B: Body<Error: Into<BoxError>> + 'static>(
+    config: &Http,
     mut response: Response<B>,
+    client: &Client,
 ) -> Transaction<Response<HandlerBody<AnswerBody<B>>>> {
     let Some(transaction) = HandlerTransaction::take(&mut response) else {
-        let response = read(response).await;
+        let response = read(config, response, Some(client)).await;
         return Transaction::discard(response.map(HandlerBody::nothing_written));
     };
     let Transaction { response, items, on_condition_failed, nothing_executed } = transaction;
     let (response, on_condition_failed) =
-        (read(response).await, on_condition_failed.map(synchronous));
+        (read(config, response, Some(client)).await, on_condition_failed.map(synchronous));
     match response.body() {
         HandlerBody::Unsendable(_) => {
             Transaction::discard(response.map(HandlerBody::nothing_written))
@@ -78,7 +83,7 @@ pub(super) async fn passed<B: Body>(
         return response.map(Either::Left);
     };
     let Transaction { response, items, .. } = transaction;
-    let (head, body) = read(response).await.into_parts();
+    let (head, body) = read(config, response, None).await.into_parts();
     let body = match body {
         HandlerBody::Whole(body) => body.into(),
         HandlerBody::Streaming(body) => body,
@@ -90,12 +95,15 @@ pub(super) async fn passed<B: Body>(
 
 /// Reads the whole response.
 async fn read<B: Body<Error: Into<BoxError>>, C: From<answer::Body>>(
+    config: &Http,
     response: Response<B>,
+    client: Option<&Client>,
 ) -> Response<HandlerBody<C>> {
     let (head, body) = response.into_parts();
-    let body = match read_of_handler(body.collect().map_err(Into::<BoxError>::into)).await {
-        Ok(body) => HandlerBody::Whole(body.to_bytes().into()),
-        Err(error) => HandlerBody::broken(&error),
+    let body = match read_body(config, &head, body, false, client).await {
+        HandlerBody::Whole(body) => HandlerBody::Whole(body),
+        HandlerBody::Streaming(_) => HandlerBody::Unsendable(reason::STREAMED.into()),
+        HandlerBody::Unsendable(reason) => HandlerBody::Unsendable(reason),
     };
     Response::from_parts(head, body)
 }

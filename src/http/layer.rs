@@ -2,13 +2,15 @@
 
 use std::error::Error as StdError;
 use std::iter;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{TRAILER, TRANSFER_ENCODING};
-use http::{Request, Response};
+use http::response::Parts;
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::{Either, LengthLimitError};
 use tokio::task::{JoinError, JoinHandle};
@@ -17,13 +19,15 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use super::answer_body::{AnswerBody, BoxError, ResponseBody, whole};
+use super::answer_body::{AnswerBody, BoxError, ResponseBody, content_length, whole};
+use super::client::Client;
 use super::exchange::{
     HandlerBody, exchange, exchange_transaction, oneshot, read_of_handler, render,
 };
 use super::problem::{self, Problem, ProblemKind};
 use super::request::{self, call};
 use super::{Http, handler_transaction};
+use crate::answer::reason::http as reason;
 use crate::error::Error;
 
 /// Makes the requests of a service idempotent.
@@ -31,7 +35,11 @@ use crate::error::Error;
 /// [`Http::layer`](super::Http::layer) creates it. It needs a tokio runtime.
 ///
 /// The handler runs in a separate task. It continues if the client disconnects or a layer above times
-/// out. Before a server's runtime ends, the server must call [`drain`](Self::drain).
+/// out. Before a server's runtime ends, the server must call [`drain`](Self::drain). A request that waits
+/// for another request's answer ends with its client. After the client has left, at most
+/// [`max_answer_bytes`](crate::Policy::max_answer_bytes) of a response are read, for at most the length of
+/// a lease. If the response is longer, repeats get
+/// [`AnswerUnavailable`](ProblemKind::AnswerUnavailable).
 ///
 /// The service is always ready, and waits for the inner service right before it calls it. A request
 /// whose body is still arriving, or which waits for another request's answer, therefore occupies no slot of
@@ -98,7 +106,8 @@ impl IdempotencyLayer {
     /// Rejects new requests, and waits until no handler of this layer or its clones runs.
     ///
     /// Call it when the server shuts down: a graceful shutdown does not wait for handlers whose clients
-    /// have disconnected. As soon as it is called, a request with a key gets a 503
+    /// have disconnected. It waits for the rest of a response whose client has left for at most the
+    /// length of a lease. As soon as it is called, a request with a key gets a 503
     /// ([`ProblemKind::ShuttingDown`]), even if its body is still arriving. Requests that pass through
     /// still reach the handler. No handler of a request with a key starts after this method has returned.
     ///
@@ -192,10 +201,15 @@ where
                 Err(problem) => return Ok(whole(render(&config, &problem))),
             };
             let prepared = if config.is_signed() || !config.is_off() {
-                let read = read(body, config.body_limit()).await;
-                read.and_then(|body| Ok((call(&config, &parts, key, &body)?, body.into())))
+                match read(&parts.headers, body, config.body_limit()).await {
+                    Ok(body) => {
+                        let call = call(&config, &parts, key, &body).await;
+                        call.map(|call| (call, body.into()))
+                    }
+                    Err(problem) => Err(problem),
+                }
             } else {
-                call(&config, &parts, key, &[]).map(|call| (call, body))
+                call(&config, &parts, key, &[]).await.map(|call| (call, body))
             };
             // Take the token before checking. Then either a drain waits for this request, or this
             // request sees the drain.
@@ -206,35 +220,49 @@ where
             } else {
                 prepared
             };
-            let (call, body) = match prepared {
+            let (mut call, body) = match prepared {
                 Ok(prepared) => prepared,
                 Err(problem) => return Ok(whole(render(&config, &problem))),
             };
             let request = Request::from_parts(parts, body);
+            // The server drops this future, and the connection with it, when the client is gone.
+            let (client, _connection) = Client::of(&config, &mut call);
             let task = async move {
-                match effect {
-                    Effect::Handler => {
-                        let read = |response| read_response(&config, response);
-                        exchange(&config, call, request, inner, read).await
+                let answering = async {
+                    match effect {
+                        Effect::Handler => {
+                            let read = |response| read_response(&config, response, Some(&client));
+                            exchange(&config, call, request, inner, read).await
+                        }
+                        Effect::Transaction => {
+                            let handler = async {
+                                let response = oneshot(inner, request).await?;
+                                Ok(handler_transaction::transaction(&config, response, &client)
+                                    .await)
+                            };
+                            exchange_transaction(&config, call, handler).await
+                        }
                     }
-                    Effect::Transaction => {
-                        let handler = async {
-                            let response = oneshot(inner, request).await?;
-                            Ok(handler_transaction::transaction(response).await)
-                        };
-                        exchange_transaction(&config, call, handler).await
-                    }
-                }
+                };
+                client.run(pin!(answering)).await
             };
             let task = tasks.spawn(task.instrument(Span::current()));
             drop(arrival);
-            join(task).await.map(|response| response.map(Either::Right))
+            match join(task).await {
+                Some(response) => response.map(|response| response.map(Either::Right)),
+                // Only a request without a client ends so.
+                None => std::future::pending().await,
+            }
         })
     }
 }
 
-async fn read<B: Body<Error: Into<BoxError>>>(body: B, limit: usize) -> Result<Bytes, Problem> {
-    match AnswerBody::read(body, limit).await {
+async fn read<B: Body<Error: Into<BoxError>>>(
+    headers: &HeaderMap,
+    body: B,
+    limit: usize,
+) -> Result<Bytes, Problem> {
+    match AnswerBody::read(body, content_length(headers), || limit).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => Err(problem::body_too_large(limit)),
         Err(error) if is_over_a_limit(&*error) => {
@@ -243,7 +271,8 @@ async fn read<B: Body<Error: Into<BoxError>>>(body: B, limit: usize) -> Result<B
         }
         Err(error) => {
             tracing::debug!(%error, "a request body could not be read");
-            Err(Problem::new(ProblemKind::BodyUnreadable, "The body ended with an error."))
+            let detail = "The body ended with an error, or too early.";
+            Err(Problem::new(ProblemKind::BodyUnreadable, detail))
         }
     }
 }
@@ -254,24 +283,52 @@ fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
     causes.any(<dyn StdError>::is::<LengthLimitError>)
 }
 
-/// Reads a handler's response, as far as it can be stored.
+/// Reads a handler's response, as far as it can be stored. What cannot be stored is read only for the
+/// client, if there is one.
 pub(crate) async fn read_response<B: Body<Error: Into<BoxError>>>(
     config: &Http,
     response: Response<B>,
+    client: Option<&Client>,
 ) -> Response<HandlerBody<AnswerBody<B>>> {
-    let limit = if config.stream_large { config.calls.policy.max_answer_bytes } else { usize::MAX };
     let (mut head, body) = response.into_parts();
-    let body = match read_of_handler(AnswerBody::read(body, limit)).await {
-        Ok(Ok(body)) => {
-            // Transfer encoding is the server's choice. Trailers are not sent.
-            head.headers.remove(TRANSFER_ENCODING);
-            head.headers.remove(TRAILER);
-            HandlerBody::Whole(body.into())
-        }
-        Ok(Err(streaming)) => HandlerBody::Streaming(streaming),
-        Err(error) => HandlerBody::broken(&error),
-    };
+    let body = read_body(config, &head, body, config.stream_large, client).await;
+    if let HandlerBody::Whole(_) = body {
+        // Transfer encoding is the server's choice. Trailers are not sent.
+        head.headers.remove(TRANSFER_ENCODING);
+        head.headers.remove(TRAILER);
+    }
     Response::from_parts(head, body)
+}
+
+/// Reads the body of a handler's response. If `may_stream`, a body that is too long to be stored is read
+/// only in part.
+pub(super) async fn read_body<B: Body<Error: Into<BoxError>>>(
+    config: &Http,
+    head: &Parts,
+    body: B,
+    may_stream: bool,
+    client: Option<&Client>,
+) -> HandlerBody<AnswerBody<B>> {
+    // The response to a `HEAD` announces a body that it does not have.
+    let announced = content_length(&head.headers).filter(|_| !body.is_end_stream());
+    let has_left = || client.is_some_and(Client::is_gone);
+    let storable = config.calls.policy.max_answer_bytes;
+    let limit = || if may_stream || has_left() { storable } else { usize::MAX };
+    let reading = read_of_handler(AnswerBody::read(body, announced, limit));
+    let read = match client {
+        None => Some(reading.await),
+        Some(client) => tokio::select! {
+            biased;
+            read = reading => Some(read),
+            () = client.has_left(&config.calls.core().table.clock) => None,
+        },
+    };
+    match read {
+        Some(Ok(Ok(body))) => HandlerBody::Whole(body.into()),
+        Some(Ok(Err(streaming))) if may_stream => HandlerBody::Streaming(streaming),
+        Some(Ok(Err(_))) | None => HandlerBody::Unsendable(reason::CLIENT_LEFT.into()),
+        Some(Err(error)) => HandlerBody::broken(&error),
+    }
 }
 
 /// Returns the task's answer, or resumes its panic.

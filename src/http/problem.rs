@@ -308,6 +308,13 @@ pub(super) fn body_too_large(limit: usize) -> Problem {
     Problem::new(ProblemKind::BodyTooLarge, detail)
 }
 
+/// The problem of a webhook that does not count as signed, for this reason.
+pub(super) fn unsigned(reason: &'static str) -> Problem {
+    tracing::warn!(reason, "a webhook's signature is not valid: nothing ran");
+    let detail = "The request is not signed by the sender, or was signed too long ago.";
+    Problem::new(ProblemKind::SignatureInvalid, detail)
+}
+
 /// Returns the problem of an error. Details that are not for the client go to the log.
 pub(super) fn explain(operation: Option<&str>, error: &Error) -> Problem {
     let problem = Problem::from(error);

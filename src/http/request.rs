@@ -1,4 +1,6 @@
-//! Reads the key, the tenant and the fingerprint of a request, without I/O.
+//! Reads the key, the tenant and the fingerprint of a request.
+
+use std::ops::RangeInclusive;
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -9,9 +11,12 @@ use super::fingerprint::default_fingerprint;
 use super::problem::{self, Problem, ProblemKind};
 use super::{FindSignedKey, FoundKey, Http, KeyRule, Tenant, key_header};
 use crate::answer::AnswerRules;
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::lambda_event;
+use crate::ops::preflight::learn_time;
+use crate::protocol::COMPLETION_MARGIN;
 use crate::run::call::CallContext;
 use crate::run::execution::Execution;
 use crate::store::key::{RecordKey, Scope};
@@ -68,7 +73,10 @@ fn required(config: &Http, parts: &Parts, found: FoundKey) -> Result<String, Pro
             KeyRule::Header(name) => {
                 format!("send a unique key for this request in the header {name}")
             }
-            KeyRule::Signed(_) | KeyRule::Found(_) => "the request has no idempotency key".into(),
+            KeyRule::Found(_) => "the request has no idempotency key".into(),
+            KeyRule::Signed(_) => {
+                "the event has no id where this webhook's settings look for it".into()
+            }
         };
         Problem::new(ProblemKind::KeyMissing, detail)
     })
@@ -76,7 +84,7 @@ fn required(config: &Http, parts: &Parts, found: FoundKey) -> Result<String, Pro
 
 /// Creates the call for a request with its body. A webhook's signature is verified even if idempotency
 /// is switched off.
-pub(super) fn call(
+pub(super) async fn call(
     config: &Http,
     parts: &Parts,
     key: RequestKey<'_>,
@@ -87,8 +95,11 @@ pub(super) fn call(
         RequestKey::Found(key) => Ok(key),
         RequestKey::Missing => required(config, parts, Ok(None)),
         RequestKey::Signed(find) => {
-            let now = core.table.clock.guess();
-            let found = call_configured(config, "Http::webhook", || find(parts, body, now))??;
+            let (found, valid) = call_configured(config, "Http::webhook", || find(parts, body))??;
+            if let Some(valid) = valid {
+                // Boxed, because other requests need no room for its state.
+                Box::pin(check_age(config, parts, valid)).await?;
+            }
             required(config, parts, found.and_then(key_header::bounded))
         }
     };
@@ -109,6 +120,36 @@ pub(super) fn call(
         return Err(problem::explain(Some(operation), &error));
     }
     Ok(call)
+}
+
+/// Checks the time of a right signature by DynamoDB's clock. If no response has shown that clock yet, it
+/// is read first. Without the read, a process whose own clock is wrong would refuse every delivery and
+/// never send the request that corrects its clock. While idempotency is switched off, nothing is sent,
+/// and the local clock decides.
+async fn check_age(
+    config: &Http,
+    parts: &Parts,
+    valid: RangeInclusive<Timestamp>,
+) -> Result<(), Problem> {
+    let core = config.calls.core();
+    let learned = if config.is_off() {
+        Ok(())
+    } else {
+        let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
+        let limit = core.time_until(deadline.map(|deadline| deadline.minus(COMPLETION_MARGIN)));
+        let learning = core.table.clock.within(limit, learn_time(&core.table)).await;
+        learning.unwrap_or_else(|| {
+            let message = "the deadline came before DynamoDB's time was known: nothing was run";
+            Err(Error::new(ErrorKind::DeadlineExceeded, message))
+        })
+    };
+    if valid.contains(&core.table.clock.guess()) {
+        // After an error, the call finds out itself whether DynamoDB is still out of reach.
+        return Ok(());
+    }
+    // The signature may be in time by DynamoDB's clock, so the sender must deliver it again.
+    learned.map_err(|error| problem::explain(Some(config.calls.scope.operation()), &error))?;
+    Err(problem::unsigned("it is too old, or its time is in the future"))
 }
 
 /// Returns the identity of a request. While idempotency is switched off, the fingerprint is empty.
@@ -142,14 +183,16 @@ fn identify(
 
 /// Creates the call for a request whose body is in memory. Returns `None` if [`key`] does.
 #[cfg(feature = "lambda")]
-pub(crate) fn whole_call<B: AsRef<[u8]>>(
+pub(crate) async fn whole_call<B: AsRef<[u8]>>(
     config: &Http,
     request: http::Request<B>,
 ) -> (Result<Option<CallContext>, Problem>, http::Request<B>) {
     let (parts, body) = request.into_parts();
-    let key = key(config, &parts);
-    let call_with = |key| call(config, &parts, key, body.as_ref());
-    let call = key.and_then(|key| key.map(call_with).transpose());
+    let call = match key(config, &parts) {
+        Ok(Some(key)) => call(config, &parts, key, body.as_ref()).await.map(Some),
+        Ok(None) => Ok(None),
+        Err(problem) => Err(problem),
+    };
     (call, http::Request::from_parts(parts, body))
 }
 

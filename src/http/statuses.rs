@@ -4,27 +4,40 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use super::Http;
 use crate::answer::reason::http as reason;
 use crate::run::user_code;
 
 /// The user's function that decides which responses are stored.
 pub(super) type StoreIf = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 
-/// Returns whether a handler's response is stored for repeats. If the function panics, the error is the
-/// reason to store instead. The request counts as completed then, because the handler has run.
-pub(super) fn is_stored(store_if: &StoreIf, status: StatusCode) -> Result<bool, &'static str> {
+impl Http {
+    /// Returns whether a handler's response is stored for repeats.
+    pub(super) fn is_stored(&self, status: StatusCode) -> Result<bool, &'static str> {
+        match &self.store_if {
+            Some(store_if) => selects(store_if, status),
+            // Senders take every other status for a failed delivery, and deliver the event again.
+            None if self.is_signed() => Ok(status.is_success()),
+            None => Ok(stored_by_default(status)),
+        }
+    }
+}
+
+/// Returns what the user's function decides. If it panics, the error is the reason to store instead. The
+/// request counts as completed then, because the handler has run.
+fn selects(store_if: &StoreIf, status: StatusCode) -> Result<bool, &'static str> {
     user_code::call(|| store_if(status)).map_err(|_| reason::STORED_PANICKED)
 }
 
 /// Returns whether interim responses are stored.
 pub(super) fn stores_interim(store_if: &StoreIf) -> bool {
     let mut interim = [100, 101, 102, 103].map(StatusCode::from_u16).into_iter().flatten();
-    interim.any(|status| is_stored(store_if, status) == Ok(true))
+    interim.any(|status| selects(store_if, status) == Ok(true))
 }
 
 /// Successes, redirects and final errors. Not rejections, and not statuses that ask the client to
 /// retry.
-pub(super) fn stored_by_default(status: StatusCode) -> bool {
+fn stored_by_default(status: StatusCode) -> bool {
     let try_again = matches!(status.as_u16(), 408 | 409 | 425 | 429);
     (200..500).contains(&status.as_u16()) && !is_rejection(status) && !try_again
 }
@@ -46,7 +59,7 @@ mod tests {
     fn verdict(store_if: fn(StatusCode) -> bool, status: u16) -> (bool, bool) {
         let (store_if, status): (StoreIf, _) = (Arc::new(store_if), StatusCode::from_u16(status));
         let status = status.unwrap();
-        (is_stored(&store_if, status).unwrap(), is_rejection(status))
+        (selects(&store_if, status).unwrap(), is_rejection(status))
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Http {
             let (config, inner) = (Arc::clone(&config), service.clone());
             Box::pin(async move {
                 let (config, limit) = (&*config, Limit::of(request.extensions()));
-                let (call, request) = whole_call(config, request);
+                let (call, request) = whole_call(config, request).await;
                 Ok(LambdaResponse(match call {
                     // Converted into a future at once: the handler's response need not be `Send`.
                     Ok(None) => {
@@ -137,7 +137,7 @@ impl Http {
             let (config, inner) = (Arc::clone(&config), service.clone());
             Box::pin(async move {
                 let (config, limit) = (&*config, Limit::of(request.extensions()));
-                let (call, request) = whole_call(config, request);
+                let (call, request) = whole_call(config, request).await;
                 Ok(LambdaResponse(match call {
                     Ok(None) => pass_transaction(config, oneshot(inner, request).await?),
                     Ok(Some(call)) => {
@@ -205,11 +205,11 @@ impl Http {
         Ok(service_fn(move |request: Request| {
             let (config, inner) = (Arc::clone(&config), service.clone());
             Box::pin(async move {
-                let (call, request) = whole_call(&config, request);
+                let (call, request) = whole_call(&config, request).await;
                 Ok(match call {
                     Ok(None) => oneshot(inner, request).await?.map(Either::Left),
                     Ok(Some(call)) => {
-                        let read = |response| read_response(&config, response);
+                        let read = |response| read_response(&config, response, None);
                         answer_body::whole(exchange(&config, call, request, inner, read).await?)
                     }
                     Err(problem) => answer_body::whole(render(&config, &problem)),

@@ -1,5 +1,8 @@
 //! One call of an operation: what it asks for, and the time that it has.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::answer::{Answer, AnswerRules};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -38,6 +41,9 @@ pub(crate) struct CallContext {
     pub(crate) deadline: Option<Deadline>,
     pub(crate) answers: AnswerRules,
     pub(crate) signals: Signals,
+    /// Whether the call has run nothing and waits for another call's answer. `None` if the adapter does
+    /// not use it.
+    pub(crate) is_waiting: Option<Arc<AtomicBool>>,
 }
 
 impl CallContext {
@@ -72,7 +78,14 @@ impl CallContext {
         answers: AnswerRules,
     ) -> Self {
         let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::empty());
-        Self { has_record: false, key, fingerprint, policy, deadline, answers, signals }
+        let (has_record, is_waiting) = (false, None);
+        Self { has_record, key, fingerprint, policy, deadline, answers, signals, is_waiting }
+    }
+
+    pub(crate) fn note_wait(&self, begins: bool) {
+        if let Some(is_waiting) = &self.is_waiting {
+            is_waiting.store(begins, Ordering::Relaxed);
+        }
     }
 
     /// Signals the ending of the call, with the attempt if one was counted.

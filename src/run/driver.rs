@@ -100,7 +100,9 @@ impl<'a> Session<'a> {
             let reply = match command {
                 Command::Return(output) => return output,
                 Command::Pause { bound, max } => {
+                    self.call.note_wait(machine.is_waiting());
                     clock.pause(bound, max).await;
+                    self.call.note_wait(false);
                     command = machine.woke(clock.moment());
                     continue;
                 }

@@ -1,7 +1,11 @@
 // Deliveries signed by the senders' own libraries, at a fixed time. `node sign.js` prints them,
 // `node sign.js --check` compares them with deliveries.json, which the Rust tests read.
+import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import "@shopify/shopify-api/adapters/node";
+import { Paddle } from "@paddle/paddle-node-sdk";
+import { shopifyApi } from "@shopify/shopify-api";
 import { sign as signGitHub, verify as verifyGitHub } from "@octokit/webhooks-methods";
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
@@ -47,6 +51,49 @@ function fromStandard(prefix, id, body, secrets) {
   return { sender: "standard", id, secrets, headers, body };
 }
 
+/** These libraries only verify. */
+function hmac(secret, text, encoding) {
+  return createHmac("sha256", secret).update(text, "utf8").digest(encoding);
+}
+
+async function fromShopify(id, body, secret) {
+  const shopify = shopifyApi({
+    apiKey: "none",
+    apiSecretKey: secret,
+    hostName: "localhost",
+    apiVersion: "2026-07",
+    isEmbeddedApp: false,
+    logger: { log: () => {} },
+  });
+  const headers = {
+    "x-shopify-topic": "orders/paid",
+    "x-shopify-hmac-sha256": hmac(secret, body, "base64"),
+    "x-shopify-shop-domain": "example.myshopify.com",
+    "x-shopify-api-version": "2026-07",
+    "x-shopify-webhook-id": "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043",
+    "x-shopify-event-id": id,
+  };
+  const rawRequest = { method: "POST", url: "/", headers };
+  const { valid } = await shopify.webhooks.validate({ rawBody: body, rawRequest });
+  if (!valid) throw new Error("not verified");
+  return { sender: "shopify", id, secrets: [secret], headers, body };
+}
+
+async function fromPaddle(id, body, secrets) {
+  const { webhooks } = new Paddle("none");
+  const sign = (secret, time) => `h1=${hmac(secret, `${time}:${body}`, "hex")}`;
+  // The library accepts a signature for 5 seconds.
+  const now = Math.floor(Date.now() / 1000);
+  for (const secret of secrets) {
+    const valid = await webhooks.isSignatureValid(body, secret, `ts=${now};${sign(secret, now)}`);
+    if (!valid) throw new Error("not verified");
+  }
+  // While a secret is rotated Paddle sends a signature for each.
+  const signatures = secrets.map((secret) => sign(secret, time));
+  const headers = { "paddle-signature": `ts=${time};${signatures.join(";")}` };
+  return { sender: "paddle", id, secrets, headers, body };
+}
+
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const other = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const deliveries = [
@@ -57,6 +104,9 @@ const deliveries = [
   fromStandard("webhook", "msg_1", bodies[0], [secret]),
   fromStandard("webhook", "msg_2", bodies[1], [other, secret]),
   fromStandard("svix", "msg_3", bodies[0], [secret]),
+  await fromShopify("98880550-7158-44d4-b7cd-2c97c8a091b5", bodies[1], "shpss_none"),
+  await fromPaddle("evt_01", '{"event_id":"evt_01"}', ["pdl_ntfset_none"]),
+  await fromPaddle("evt_02", '{"event_id":"evt_02","name":"Zoë"}', ["pdl_ntfset_new", "pdl_ntfset_old"]),
 ];
 
 const printed = `${JSON.stringify({ time, deliveries }, null, 2)}\n`;

@@ -37,6 +37,12 @@ pub trait Machine {
 
     /// Continues after the pause.
     fn woke(&mut self, now: Now) -> Command<Self::Output>;
+
+    /// Whether the pause is a wait for another call's answer. The caller may then drop the machine, as if
+    /// the wait had timed out.
+    fn is_waiting(&self) -> bool {
+        false
+    }
 }
 
 impl<M: Machine> Machine for &Mutex<M> {
@@ -48,6 +54,10 @@ impl<M: Machine> Machine for &Mutex<M> {
 
     fn woke(&mut self, now: Now) -> Command<M::Output> {
         self.lock().unwrap_or_else(PoisonError::into_inner).woke(now)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.lock().unwrap_or_else(PoisonError::into_inner).is_waiting()
     }
 }
 

@@ -25,12 +25,14 @@
 //!    idempotency is switched off. Without a valid signature, the response is 401
 //!    ([`ProblemKind::SignatureInvalid`]), and nothing is looked up, replayed or run.
 //! 2. The event's id is the key. A redelivered event gets the stored answer. While the first delivery
-//!    is handled, a second one gets 409 with `Retry-After`, and the sender retries. If the handler
-//!    fails with a 5xx, the next delivery runs it again.
+//!    is handled, a second one gets 409 with `Retry-After`, and the sender retries. Only a 2xx is
+//!    stored. After any other response of the handler, such as a 404, a redirect or a 500, the next
+//!    delivery runs it again, because senders count these as failed too. [`Http::store_if`] changes it.
 //! 3. The body is not compared, because senders change parts of it, such as Stripe's `pending_webhooks`,
 //!    between deliveries. To compare it, use [`Http::fingerprint`].
 //! 4. Events are remembered for at least 30 days; see [`Http::webhook`].
 
+mod hmac;
 mod signature;
 
 use std::sync::Arc;
@@ -40,12 +42,16 @@ use http::HeaderName;
 use http::request::Parts;
 use serde_json::Value;
 
+pub use self::hmac::HmacScheme;
 use self::signature::{
     BASE64_TEXT, ReadSecret, Secrets, TEXT, Verified, github, standard, standard_headers, stripe,
 };
-use super::problem::{Problem, ProblemKind};
-use super::{DEFAULT_MAX_BODY_BYTES, FoundKey, Http, KeyRule, LARGEST_SIGNED_BODY, key_header};
-use crate::clock::Timestamp;
+#[cfg(doc)]
+use super::ProblemKind;
+use super::problem::{Problem, unsigned};
+use super::{
+    DEFAULT_MAX_BODY_BYTES, FoundKey, Http, KeyRule, LARGEST_SIGNED_BODY, ValidTimes, key_header,
+};
 
 /// The longest time after which a known sender redelivers an event: 30 days, with `stripe events
 /// resend` (<https://docs.stripe.com/cli/events/resend>).
@@ -65,7 +71,7 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 #[must_use = "give it to Http::webhook"]
 pub struct Webhook {
     verify: Arc<Verify>,
-    /// Why the secrets cannot be used.
+    /// Why the settings cannot be used.
     wrong: Option<String>,
     /// Finds the event's id.
     id: Arc<FindId>,
@@ -73,7 +79,7 @@ pub struct Webhook {
     max_body_bytes: usize,
 }
 
-type Verify = dyn Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync;
+type Verify = dyn Fn(&Parts, &[u8]) -> Verified + Send + Sync;
 type FindId = dyn Fn(&Parts, &[u8]) -> FoundKey + Send + Sync;
 
 impl Webhook {
@@ -119,7 +125,8 @@ impl Webhook {
     /// is absent, `svix-id`, `svix-timestamp` and `svix-signature` are used, which customers of Svix
     /// such as Clerk and Resend send.
     ///
-    /// A secret is Base64 after `whsec_`, as the sender shows it. Only symmetric signatures (`v1`) are
+    /// A secret is Base64 after `whsec_` or `v1,whsec_`, as the sender shows it. A dot in `webhook-id` is
+    /// rejected with 401, because it would make the signed text ambiguous. Only symmetric signatures (`v1`) are
     /// verified, not Ed25519 (`v1a`). See <https://github.com/standard-webhooks/standard-webhooks>.
     ///
     /// ```
@@ -135,6 +142,35 @@ impl Webhook {
             let [id, ..] = standard_headers(parts);
             key_header::parse_verbatim(&parts.headers, id, true)
         })
+    }
+
+    /// Accepts the webhooks of another sender that signs with HMAC-SHA256.
+    ///
+    /// [`HmacScheme`] has the schemes of Shopify, Slack, Paddle and Square. The key is the member `id` of
+    /// the body, unless you call [`json_id`](Self::json_id) or [`header_id`](Self::header_id). If the
+    /// scheme has a time, it may differ from DynamoDB's clock by at most 5 minutes, or
+    /// [`tolerance`](HmacScheme::tolerance).
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// use dynamodb_idempotency::http::{HmacScheme, Webhook};
+    /// use http::HeaderName;
+    ///
+    /// let shopify = HmacScheme::new("x-shopify-hmac-sha256", "{base64}");
+    /// let shopify = Webhook::hmac(["a secret"], shopify)
+    ///     .header_id(HeaderName::from_static("x-shopify-event-id"));
+    /// let layer = idempotency.http("shopify").webhook(shopify).layer()?;
+    /// # Ok(()) });
+    /// ```
+    pub fn hmac<S: Into<String>>(secrets: impl IntoIterator<Item = S>, scheme: HmacScheme) -> Self {
+        let scheme = scheme.compile();
+        let wrong = scheme.as_ref().err().map(|wrong| format!("Webhook::hmac: {wrong}"));
+        let verify = move |secrets: &_, parts: &_, body: &_| match &scheme {
+            Ok(scheme) => scheme.verify(secrets, parts, body),
+            Err(_) => Err("the scheme is invalid"),
+        };
+        let webhook = Self::known("hmac", verify, secrets, TEXT);
+        Self { wrong: webhook.wrong.clone().or(wrong), ..webhook }
     }
 
     /// Accepts the webhooks of another sender, which `is_signed` verifies.
@@ -154,14 +190,15 @@ impl Webhook {
     /// });
     /// ```
     pub fn signed(is_signed: impl Fn(&Parts, &[u8]) -> bool + Send + Sync + 'static) -> Self {
-        Self::verified_by(move |parts, body, _| {
-            if is_signed(parts, body) { Ok(()) } else { Err("Webhook::signed rejected it") }
+        Self::verified_by(move |parts, body| {
+            if is_signed(parts, body) { Ok(None) } else { Err("Webhook::signed rejected it") }
         })
     }
 
     /// Takes the event's id from a member of the JSON body.
     ///
-    /// `pointer` is a JSON pointer (RFC 6901) to a string or a whole number.
+    /// `pointer` is a JSON pointer (RFC 6901) to a string or a whole number. A pointer that does not
+    /// begin with `/` is a configuration error. A byte order mark before the JSON is skipped.
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -171,7 +208,11 @@ impl Webhook {
     /// ```
     pub fn json_id(self, pointer: impl Into<String>) -> Self {
         let pointer = pointer.into();
-        self.id(move |_, body| Ok(json_id(&pointer, body)))
+        let wrong = (!pointer.starts_with('/')).then(|| {
+            format!("Webhook::json_id: `{pointer}` is not a JSON pointer; use `/{pointer}`")
+        });
+        let wrong = self.wrong.clone().or(wrong);
+        Self { wrong, ..self.id(move |_, body| Ok(json_id(&pointer, body))) }
     }
 
     /// Takes the event's id from a header. If the header is repeated, the request is rejected with 400.
@@ -187,9 +228,7 @@ impl Webhook {
     }
 
     /// A sender whose signatures `verify` checks. The event's id is the member `id` of the body.
-    fn verified_by(
-        verify: impl Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync + 'static,
-    ) -> Self {
+    fn verified_by(verify: impl Fn(&Parts, &[u8]) -> Verified + Send + Sync + 'static) -> Self {
         let id = Arc::new(|_: &Parts, body: &[u8]| Ok(json_id("/id", body)));
         let max_body_bytes = DEFAULT_MAX_BODY_BYTES;
         Self { verify: Arc::new(verify), wrong: None, id, max_body_bytes }
@@ -198,7 +237,7 @@ impl Webhook {
     /// A known sender, which signs with these secrets.
     fn known<S: Into<String>>(
         sender: &'static str,
-        verify: fn(&Secrets, &Parts, &[u8], Timestamp) -> Verified,
+        verify: impl Fn(&Secrets, &Parts, &[u8]) -> Verified + Send + Sync + 'static,
         secrets: impl IntoIterator<Item = S>,
         read: ReadSecret,
     ) -> Self {
@@ -207,7 +246,7 @@ impl Webhook {
         let wrong = secrets.as_ref().err();
         let wrong = wrong.map(|wrong| format!("Webhook::{sender}: {wrong}; {advice}"));
         let secrets = secrets.unwrap_or_default();
-        let verify = move |parts: &_, body: &_, now| verify(&secrets, parts, body, now);
+        let verify = move |parts: &_, body: &_| verify(&secrets, parts, body);
         Self { wrong, ..Self::verified_by(verify) }
     }
 
@@ -216,17 +255,17 @@ impl Webhook {
     }
 
     /// Checks that the sender signed the request, and finds the key of the request.
-    fn key(&self, parts: &Parts, body: &[u8], now: Timestamp) -> Result<FoundKey, Problem> {
-        (self.verify)(parts, body, now).map_err(|reason| {
-            tracing::warn!(reason, "a webhook's signature is not valid: nothing ran");
-            let detail = "The request is not signed by the sender, or was signed too long ago.";
-            Problem::new(ProblemKind::SignatureInvalid, detail)
-        })?;
-        Ok((self.id)(parts, body))
+    fn key(&self, parts: &Parts, body: &[u8]) -> Result<(FoundKey, ValidTimes), Problem> {
+        let valid = (self.verify)(parts, body).map_err(unsigned)?;
+        Ok(((self.id)(parts, body), valid))
     }
 }
 
+/// A byte order mark, which RFC 8259, section 8.1, allows parsers to ignore.
+const BOM: &[u8] = "\u{feff}".as_bytes();
+
 fn json_id(pointer: &str, body: &[u8]) -> Option<String> {
+    let body = body.strip_prefix(BOM).unwrap_or(body);
     let body: Value = serde_json::from_slice(body).ok()?;
     match body.pointer(pointer)? {
         Value::String(id) => Some(id.clone()),
@@ -245,7 +284,9 @@ impl Http {
     ///   an id is rejected with 400, even with [`key_optional`](Self::key_optional).
     /// - [`retention`](crate::Policy::retention) becomes at least 30 days. To set less, call
     ///   [`policy`](Self::policy) after this method.
-    /// - A webhook without a secret is a configuration error. So is a call of [`header`](Self::header),
+    /// - At most 8 signatures of a request are compared.
+    /// - A webhook without a secret is a configuration error, and so is white space around a secret,
+    ///   except a line break at its end. So is a call of [`header`](Self::header),
     ///   [`key`](Self::key), [`methods`](Self::methods) or another `webhook` on the same `Http`.
     ///
     /// ```
@@ -265,7 +306,7 @@ impl Http {
     pub fn webhook(mut self, webhook: Webhook) -> Self {
         self.wrong.clone_from(&webhook.wrong);
         self.max_body_bytes.get_or_insert(webhook.max_body_bytes);
-        self.key = KeyRule::Signed(Arc::new(move |parts, body, now| webhook.key(parts, body, now)));
+        self.key = KeyRule::Signed(Arc::new(move |parts, body| webhook.key(parts, body)));
         self.key_rules += 1;
         let policy = &mut self.calls.policy;
         policy.retention = policy.retention.max(RETENTION);
@@ -282,7 +323,9 @@ mod tests {
         let id = |body: &str| json_id("/event/id", body.as_bytes());
         assert_eq!(id(r#"{"event":{"id":"e"}}"#).as_deref(), Some("e"));
         assert_eq!(id(r#"{"event":{"id":42}}"#).as_deref(), Some("42"));
-        for body in ["{", "{}", r#"{"event":{"id":null}}"#, r#"{"event":{"id":1.5}}"#] {
+        assert_eq!(id("\u{feff}{\"event\":{\"id\":\"e\"}}").as_deref(), Some("e"));
+        let two_marks = "\u{feff}\u{feff}{\"event\":{\"id\":\"e\"}}";
+        for body in ["{", "{}", r#"{"event":{"id":null}}"#, r#"{"event":{"id":1.5}}"#, two_marks] {
             assert_eq!(id(body), None, "{body}");
         }
     }
@@ -301,11 +344,15 @@ mod tests {
             (Webhook::github([""]), "Webhook::github"),
             (Webhook::standard(["whsec_"]), "Webhook::standard"),
             (Webhook::standard(["whsec_not base64"]), "Webhook::standard"),
+            (Webhook::stripe(["\n"]), "Webhook::stripe"),
+            (Webhook::github([" s"]), "Webhook::github"),
+            (Webhook::signed(|_, _| true).json_id("id"), "`/id`"),
+            (Webhook::stripe([""]).json_id("id"), "Webhook::stripe"),
         ] {
             let wrong = webhook.wrong.unwrap();
             assert!(wrong.contains(named), "{wrong}");
         }
-        assert_eq!(Webhook::github(["s"]).wrong, None);
+        assert_eq!(Webhook::github(["s"]).json_id("/id").wrong, None);
         assert_eq!(Webhook::signed(|_, _| true).wrong, None);
     }
 }

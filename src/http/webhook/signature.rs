@@ -11,14 +11,15 @@ use http::request::Parts;
 use sha2::Sha256;
 
 use crate::clock::Timestamp;
+use crate::http::ValidTimes;
 use crate::http::key_header::only;
 
 /// How far in the past a signature's time may be. The same limit applies to a time in the future, except
 /// for Stripe. Both rules are those of the senders' own libraries.
-const TOLERANCE: Duration = Duration::from_secs(300);
+pub(super) const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// How many signatures of a request are compared. A sender sends one for each of its secrets, and
-/// has two secrets during a rotation.
+/// has two secrets during a rotation. The rustdoc of `Http::webhook` names the number.
 const MAX_SIGNATURES: usize = 8;
 
 const SIGNATURE_BYTES: usize = 32;
@@ -26,8 +27,8 @@ const SIGNATURE_BYTES: usize = 32;
 /// A signature that is compared in constant time.
 type Signature = CtOutput<Hmac<Sha256>>;
 
-/// The error says why a request counts as unsigned, for the log.
-pub(super) type Verified = Result<(), &'static str>;
+/// When a right signature is accepted. The error says why a request counts as unsigned, for the log.
+pub(super) type Verified = Result<ValidTimes, &'static str>;
 
 /// Converts a secret, as the sender shows it, into the key.
 pub(super) type ReadSecret = fn(&str) -> Option<Vec<u8>>;
@@ -35,9 +36,11 @@ pub(super) type ReadSecret = fn(&str) -> Option<Vec<u8>>;
 /// A secret that is used as a key without decoding.
 pub(super) const TEXT: ReadSecret = |secret| Some(secret.as_bytes().to_vec());
 
-/// A secret that is Base64, after `whsec_`.
-pub(super) const BASE64_TEXT: ReadSecret =
-    |secret| BASE64.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok();
+/// A secret that is Base64, after `whsec_` or `v1,whsec_`, which Supabase shows.
+pub(super) const BASE64_TEXT: ReadSecret = |secret| {
+    let secret = secret.strip_prefix("v1,").unwrap_or(secret);
+    BASE64.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok()
+};
 
 /// The secrets of one endpoint. No output shows them.
 #[derive(Default)]
@@ -49,22 +52,33 @@ impl Secrets {
         secrets: impl IntoIterator<Item = S>,
         read: ReadSecret,
     ) -> Result<Self, &'static str> {
-        let keys: Option<Vec<_>> = secrets.into_iter().map(|secret| read(&secret.into())).collect();
-        match keys {
-            None => Err("a secret is not Base64"),
-            Some(keys) if keys.is_empty() => Err("no secret is given"),
-            Some(keys) if keys.iter().any(Vec::is_empty) => Err("a secret is empty"),
-            Some(keys) => Ok(Self(keys)),
-        }
+        let keys = secrets.into_iter().map(|secret| key(&secret.into(), read));
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        if keys.is_empty() { Err("no secret is given") } else { Ok(Self(keys)) }
     }
 
-    fn verify(
+    pub(super) fn verify(
         &self,
         message: &[&[u8]],
         signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
-    ) -> Verified {
+    ) -> Result<(), &'static str> {
         any_matches(self.0.iter().filter_map(|key| sign(key, message)), signatures)
     }
+}
+
+/// Returns the key of one secret. A line break at the end, as in a file, does not belong to the secret.
+/// Other white space around a secret is rejected, because it would silently make every delivery
+/// unsigned.
+fn key(secret: &str, read: ReadSecret) -> Result<Vec<u8>, &'static str> {
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    if secret.trim().len() != secret.len() {
+        return Err("a secret begins or ends with white space");
+    }
+    if secret.contains(char::is_control) {
+        return Err("a secret contains a line break or another control character");
+    }
+    let key = read(secret).ok_or("a secret is not Base64")?;
+    if key.is_empty() { Err("a secret is empty") } else { Ok(key) }
 }
 
 fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
@@ -80,7 +94,7 @@ fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
 fn any_matches(
     mut valid: impl Iterator<Item = Signature>,
     signatures: impl Iterator<Item = [u8; SIGNATURE_BYTES]>,
-) -> Verified {
+) -> Result<(), &'static str> {
     let signatures = signatures.take(MAX_SIGNATURES).map(|bytes| Signature::new(bytes.into()));
     let signatures: Vec<_> = signatures.collect();
     if !signatures.is_empty() && valid.any(|signature| signatures.contains(&signature)) {
@@ -90,7 +104,7 @@ fn any_matches(
 }
 
 /// `t=1492774577,v1=5257a8…,v1=…,v0=…`: <https://docs.stripe.com/webhooks/signature>.
-pub(super) fn stripe(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timestamp) -> Verified {
+pub(super) fn stripe(secrets: &Secrets, parts: &Parts, body: &[u8]) -> Verified {
     let header = one_header(parts, "stripe-signature")?;
     let values = |name: &'static str| {
         let elements = header.split(',').filter_map(|element| element.trim().split_once('='));
@@ -100,18 +114,17 @@ pub(super) fn stripe(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timesta
     let (Some(time), None) = (times.next(), times.next()) else {
         return Err("it does not have exactly one time");
     };
+    let signed_at = seconds(time)?;
+    secrets.verify(&[time.as_bytes(), b".", body], signatures.filter_map(from_hex))?;
     // Stripe's libraries accept a time in the future.
-    if now.since(seconds(time)?) > TOLERANCE {
-        return Err("it is too old");
-    }
-    secrets.verify(&[time.as_bytes(), b".", body], signatures.filter_map(from_hex))
+    Ok(Some(Timestamp::from_millis(i64::MIN)..=signed_at.plus(TOLERANCE)))
 }
 
 /// `sha256=757107…`.
-pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8], _: Timestamp) -> Verified {
+pub(super) fn github(secrets: &Secrets, parts: &Parts, body: &[u8]) -> Verified {
     let header = one_header(parts, "x-hub-signature-256")?;
     let signature = header.strip_prefix("sha256=").and_then(from_hex).ok_or("it is malformed")?;
-    secrets.verify(&[body], std::iter::once(signature))
+    secrets.verify(&[body], std::iter::once(signature)).map(|()| None)
 }
 
 /// Returns the names of the headers with a delivery's id, time and signatures: those of the
@@ -125,7 +138,7 @@ pub(super) fn standard_headers(parts: &Parts) -> [&'static str; 3] {
 }
 
 /// `v1,K5oZfz… v1,… v1a,…`: <https://github.com/standard-webhooks/standard-webhooks>.
-pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8], now: Timestamp) -> Verified {
+pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8]) -> Verified {
     let [id, time, signatures] = standard_headers(parts).map(|name| one_header(parts, name));
     let (id, time, signatures) = (id?, time?, signatures?);
     // A dot separates the parts of the message. With a dot in the id, the message is ambiguous.
@@ -133,31 +146,29 @@ pub(super) fn standard(secrets: &Secrets, parts: &Parts, body: &[u8], now: Times
         return Err("its id contains a dot");
     }
     let signed_at = seconds(time)?;
-    if now.since(signed_at).max(signed_at.since(now)) > TOLERANCE {
-        return Err("it is too old, or its time is in the future");
-    }
     let signatures = signatures.split(' ').filter_map(|one| from_base64(one.strip_prefix("v1,")?));
-    secrets.verify(&[id.as_bytes(), b".", time.as_bytes(), b".", body], signatures)
+    secrets.verify(&[id.as_bytes(), b".", time.as_bytes(), b".", body], signatures)?;
+    Ok(Some(signed_at.minus(TOLERANCE)..=signed_at.plus(TOLERANCE)))
 }
 
 /// Parses a time in seconds since 1970, which must consist of digits only.
-fn seconds(text: &str) -> Result<Timestamp, &'static str> {
+pub(super) fn seconds(text: &str) -> Result<Timestamp, &'static str> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let seconds: Option<i64> = text.parse().ok().filter(|_| is_number);
     let seconds = seconds.ok_or("its time is not a number of seconds")?;
     Ok(Timestamp::from_millis(seconds.saturating_mul(1000)))
 }
 
-fn one_header<'a>(parts: &'a Parts, name: &str) -> Result<&'a str, &'static str> {
+pub(super) fn one_header<'a>(parts: &'a Parts, name: &str) -> Result<&'a str, &'static str> {
     let header = only(&parts.headers, name).map_err(|_| "its header is repeated")?;
     header.ok_or("its header is missing")?.to_str().map_err(|_| "it is malformed")
 }
 
-fn from_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
+pub(super) fn from_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
     FromHex::from_hex(text).ok()
 }
 
-fn from_base64(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
+pub(super) fn from_base64(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
     if text.len() != SIGNATURE_BYTES.div_ceil(3) * 4 {
         return None;
     }
@@ -188,6 +199,11 @@ mod tests {
         Timestamp::from_millis(seconds * 1000)
     }
 
+    /// Whether a request is signed and its signature is accepted at this time.
+    fn accepted(verified: Verified, seconds: i64) -> bool {
+        verified.is_ok_and(|valid| valid.is_none_or(|valid| valid.contains(&at(seconds))))
+    }
+
     /// The example in GitHub's documentation.
     const GITHUB: &str = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
 
@@ -195,10 +211,10 @@ mod tests {
     fn the_example_in_githubs_documentation_is_valid() {
         let check = |secret, header, body: &str| {
             let parts = parts(&[("x-hub-signature-256", header)]);
-            github(&secrets([secret]), &parts, body.as_bytes(), at(0))
+            github(&secrets([secret]), &parts, body.as_bytes())
         };
         let secret = "It's a Secret to Everybody";
-        assert_eq!(check(secret, GITHUB, "Hello, World!"), Ok(()));
+        assert_eq!(check(secret, GITHUB, "Hello, World!"), Ok(None));
         for (secret, header, body) in [
             (secret, GITHUB, "Hello, World?"),
             ("another", GITHUB, "Hello, World!"),
@@ -211,14 +227,14 @@ mod tests {
             assert!(check(secret, header, body).is_err(), "{secret} {header} {body}");
         }
         let (secrets, body) = (secrets([secret]), b"Hello, World!");
-        assert!(github(&secrets, &parts(&[]), body, at(0)).is_err());
+        assert!(github(&secrets, &parts(&[]), body).is_err());
         let twice = parts(&[("x-hub-signature-256", GITHUB), ("x-hub-signature-256", GITHUB)]);
-        assert!(github(&secrets, &twice, body, at(0)).is_err());
+        assert!(github(&secrets, &twice, body).is_err());
         let mut unreadable = parts(&[]);
         unreadable
             .headers
             .insert("x-hub-signature-256", HeaderValue::from_bytes(b"sha256=\xff").unwrap());
-        assert!(github(&secrets, &unreadable, body, at(0)).is_err());
+        assert!(github(&secrets, &unreadable, body).is_err());
     }
 
     /// Computed by Python's `hmac`, over `1790000000.{"id":"evt_1"}`.
@@ -229,14 +245,15 @@ mod tests {
         let body = r#"{"id":"evt_1"}"#;
         let check = |header: &str, body: &str, seconds| {
             let parts = parts(&[("stripe-signature", header)]);
-            stripe(&secrets(["whsec_old", "whsec_test"]), &parts, body.as_bytes(), at(seconds))
+            let secrets = secrets(["whsec_old", "whsec_test"]);
+            accepted(stripe(&secrets, &parts, body.as_bytes()), seconds)
         };
         let header = format!("t=1790000000,v1={STRIPE}");
         for seconds in [1_790_000_000, 1_790_000_300, 1_789_999_000] {
-            assert_eq!(check(&header, body, seconds), Ok(()), "{seconds}");
+            assert!(check(&header, body, seconds), "{seconds}");
         }
         let others = format!("t=1790000000, v0=00, v1=00, v1={STRIPE}");
-        assert_eq!(check(&others, body, 1_790_000_000), Ok(()));
+        assert!(check(&others, body, 1_790_000_000));
         for (header, body, seconds) in [
             (header.as_str(), body, 1_790_000_301),
             (&header, r#"{"id":"evt_2"}"#, 1_790_000_000),
@@ -246,7 +263,7 @@ mod tests {
             (&format!("v1={STRIPE}"), body, 1_790_000_000),
             ("", body, 1_790_000_000),
         ] {
-            assert!(check(header, body, seconds).is_err(), "{header} {body} {seconds}");
+            assert!(!check(header, body, seconds), "{header} {body} {seconds}");
         }
     }
 
@@ -259,17 +276,17 @@ mod tests {
             Secrets::read(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], BASE64_TEXT).unwrap();
         let check = |headers: &[(&str, &str)], seconds| {
             let body = r#"{"id":"evt_1","pending_webhooks":1}"#;
-            standard(&secrets, &parts(headers), body.as_bytes(), at(seconds))
+            accepted(standard(&secrets, &parts(headers), body.as_bytes()), seconds)
         };
         let headers = |id, time, signature| {
             [("webhook-id", id), ("webhook-timestamp", time), ("webhook-signature", signature)]
         };
         let (now, time) = (1_790_000_000, "1790000000");
         for seconds in [now, now - 300, now + 300] {
-            assert_eq!(check(&headers("msg_1", time, STANDARD), seconds), Ok(()), "{seconds}");
+            assert!(check(&headers("msg_1", time, STANDARD), seconds), "{seconds}");
         }
         let others = format!("v1a,AAAA v1, v1,AAAA  {STANDARD}");
-        assert_eq!(check(&headers("msg_1", time, &others), now), Ok(()));
+        assert!(check(&headers("msg_1", time, &others), now));
         let other_version = STANDARD.replace("v1,", "v2,");
         for (id, time, signature, seconds) in [
             ("msg_1", time, STANDARD, now - 301),
@@ -283,15 +300,15 @@ mod tests {
             ("", time, STANDARD, now),
         ] {
             let headers = headers(id, time, signature);
-            assert!(check(&headers, seconds).is_err(), "{headers:?} {seconds}");
+            assert!(!check(&headers, seconds), "{headers:?} {seconds}");
         }
         let whole = headers("msg_1", time, STANDARD);
         for missing in 0..3 {
             let rest: Vec<_> = whole.iter().enumerate().filter(|(i, _)| *i != missing).collect();
             let rest: Vec<_> = rest.into_iter().map(|(_, header)| *header).collect();
-            assert!(check(&rest, now).is_err(), "{rest:?}");
+            assert!(!check(&rest, now), "{rest:?}");
             let twice = [&whole[..], &whole[missing..=missing]].concat();
-            assert!(check(&twice, now).is_err(), "{twice:?}");
+            assert!(!check(&twice, now), "{twice:?}");
         }
     }
 
@@ -302,15 +319,16 @@ mod tests {
         let signature = sign(&key, &[b"msg.1.1790000000.{}"]).unwrap().into_bytes();
         let signature = format!("v1,{}", BASE64.encode(signature));
         let secrets = secrets(["a secret"]);
-        for (id, body, reason) in [("msg.1", "{}", "dot"), ("msg", "1790000000.{}", "old")] {
+        for (id, body, is_signed) in [("msg.1", "{}", false), ("msg", "1790000000.{}", true)] {
             let time = if id == "msg" { "1" } else { "1790000000" };
             let headers = [
                 ("webhook-id", id),
                 ("webhook-timestamp", time),
                 ("webhook-signature", &signature),
             ];
-            let checked = standard(&secrets, &parts(&headers), body.as_bytes(), at(1_790_000_000));
-            assert!(checked.unwrap_err().contains(reason), "{id}");
+            let checked = standard(&secrets, &parts(&headers), body.as_bytes());
+            assert_eq!(checked.is_ok(), is_signed, "{id}");
+            assert!(!accepted(checked, 1_790_000_000), "{id}");
         }
     }
 
@@ -360,6 +378,28 @@ mod tests {
             assert_eq!(from_base64(&BASE64.encode(vec![1; bytes])), None);
         }
         assert_eq!(from_base64(&BASE64.encode([1; 32])), Some([1; 32]));
+    }
+
+    #[test]
+    fn a_line_break_after_a_secret_is_removed_and_other_white_space_is_rejected() {
+        let key = |secret: &str, read| super::key(secret, read);
+        for secret in ["It's a Secret", "It's a Secret\n", "It's a Secret\r\n"] {
+            assert_eq!(key(secret, TEXT).unwrap(), b"It's a Secret");
+        }
+        let decoded = key("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", BASE64_TEXT).unwrap();
+        for shown in
+            ["v1,whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD\n", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"]
+        {
+            assert_eq!(key(shown, BASE64_TEXT).unwrap(), decoded, "{shown}");
+        }
+        for secret in ["", "\n", " ", "\t\n", " a", "a ", "a \n", "\na", "a\u{a0}", "a\nb", "a\0"] {
+            for read in [TEXT, BASE64_TEXT] {
+                assert!(key(secret, read).is_err(), "{secret:?}");
+            }
+        }
+        for secret in ["v1,", "v1,whsec_", "whsec_"] {
+            assert!(key(secret, BASE64_TEXT).is_err(), "{secret:?}");
+        }
     }
 
     /// Anyone could sign with an empty secret.

@@ -123,6 +123,26 @@ impl Idempotency {
     }
 }
 
+/// Learns DynamoDB's time with one read, unless a response has shown it already. Any response shows it,
+/// also one that denies the request because the clock of this machine is wrong.
+///
+/// # Errors
+/// If no time was learned: those of [`Idempotency::warm`], or [`ErrorKind::Unavailable`].
+#[cfg(feature = "http")]
+pub(crate) async fn learn_time(table: &Table) -> Result<(), Error> {
+    if table.clock.knows_store_time() {
+        return Ok(());
+    }
+    let read = read_own_key(table).await;
+    if table.clock.knows_store_time() {
+        return Ok(());
+    }
+    read?;
+    let message = "DynamoDB rejected the request that learns its time, and the response has no `Date` \
+                   header. Try again";
+    Err(Error::new(ErrorKind::Unavailable, message))
+}
+
 /// Tries the requests that calls of these scopes send, all of them concurrently. Nothing is written.
 ///
 /// # Errors

@@ -59,7 +59,7 @@ async fn two_key_rules_are_refused() {
 #[cfg(feature = "webhook")]
 #[tokio::test]
 async fn nothing_replaces_a_webhooks_check() {
-    use dynamodb_idempotency::http::Webhook;
+    use dynamodb_idempotency::http::{HmacScheme, Webhook};
 
     let http = Store::open().await.idempotency().http("pay");
     let webhook = |http: Http| http.webhook(Webhook::stripe(["whsec_1"]));
@@ -68,6 +68,15 @@ async fn nothing_replaces_a_webhooks_check() {
     let methods = |http: Http| http.methods([Method::POST]);
     let alone = webhook(http.clone());
     assert!(errors(&alone).iter().all(Option::is_none));
+    for (wrong, named) in [
+        (Webhook::stripe(["whsec_1", " whsec_2"]), "Webhook::stripe"),
+        (Webhook::github(["\n"]), "Webhook::github"),
+        (Webhook::standard(["whsec_MfKQ9r8G\nKYqrTwj"]), "Webhook::standard"),
+        (Webhook::stripe(["whsec_1"]).json_id("id"), "Webhook::json_id"),
+        (Webhook::hmac(["s"], HmacScheme::new("x-signature", "sha256=")), "Webhook::hmac"),
+    ] {
+        assert_refused(&http.clone().webhook(wrong), named);
+    }
     for two in [
         header(alone.clone()),
         key(alone.clone()),

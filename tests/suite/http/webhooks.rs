@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 use std::time::SystemTime;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use dynamodb_idempotency::Fingerprint;
-use dynamodb_idempotency::http::{Http, Webhook};
+use dynamodb_idempotency::http::{HmacScheme, Http, Webhook};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, Request, Response};
 use http_body_util::Full;
@@ -14,8 +16,8 @@ use sha2::Sha256;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::message::{assert_same, by, is_replay, post, problem, with, without};
-use super::site::{Api, Site, everywhere, paid};
-use crate::support::{Store, made_up_time, raw};
+use super::site::{Api, Place, Site, everywhere, paid};
+use crate::support::{Act, Link, LocalClock, Store, made_up_time, raw};
 
 const SECRET: &str = "whsec_test";
 
@@ -127,6 +129,154 @@ async fn a_delivery_that_fails_is_run_by_the_next() {
             let answer = api.send(event("evt_1", 1)).await;
             assert_eq!((answer.status().as_u16(), is_replay(&answer)), (status, replayed));
         }
+    })
+    .await;
+}
+
+/// The sender takes all of these for failures, and delivers the event again. That holds also for a 404
+/// of a router that has no such route yet.
+#[tokio::test]
+async fn only_a_2xx_is_done_and_any_other_response_leaves_the_event_to_the_next_delivery() {
+    everywhere(async |site| {
+        for status in [302, 304, 308, 400, 401, 402, 404, 409, 410, 422, 423, 424, 429, 500] {
+            let before = site.runs.count();
+            let api = site.answering(stripe(site.http()), move |run| {
+                let status = if run == before + 1 { status } else { 204 };
+                Response::builder().status(status).body(Bytes::new()).expect("one")
+            });
+            let api = api.await;
+            let id = format!("evt_{status}");
+            for (expected, replayed) in [(status, false), (204, false), (204, true)] {
+                let answer = api.send(event(&id, 1)).await;
+                assert_eq!((answer.status().as_u16(), is_replay(&answer)), (expected, replayed));
+            }
+            assert_eq!(site.runs.count(), before + 2, "{status}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_done_can_be_chosen_for_a_webhook_too() {
+    everywhere(async |site| {
+        let final_too = |http: Http| http.store_if(|status| status.is_success() || status == 404);
+        let cases = [final_too(stripe(site.http())), stripe(final_too(site.http()))];
+        for (id, http) in ["evt_1", "evt_2"].into_iter().zip(cases) {
+            let not_found = |_| Response::builder().status(404).body(Bytes::new()).expect("one");
+            let api = site.answering(http, not_found).await;
+            for replayed in [false, true] {
+                let answer = api.send(event(id, 1)).await;
+                assert_eq!((answer.status().as_u16(), is_replay(&answer)), (404, replayed));
+            }
+        }
+    })
+    .await;
+}
+
+/// A delivery as a sender of Standard Webhooks signs it.
+fn from_standard(id: &str) -> Request<Bytes> {
+    let (time, body) = (seconds().to_string(), r#"{"id":"evt"}"#);
+    let key = b"key of a standard sender";
+    let mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
+    let mac = mac.chain_update(format!("{id}.{time}.{body}")).finalize().into_bytes();
+    let signature = format!("v1,{}", BASE64.encode(mac));
+    let request = without(post("", body), "idempotency-key");
+    let request = with(with(request, "webhook-id", id), "webhook-timestamp", &time);
+    with(request, "webhook-signature", &signature)
+}
+
+fn standard(http: Http) -> Http {
+    let secret = format!("v1,whsec_{}\n", BASE64.encode(b"key of a standard sender"));
+    http.webhook(Webhook::standard([secret]))
+}
+
+/// A process that has sent no request yet, whose wall clock is off by so many seconds.
+fn starting(site: &Site, link: Link, off: i64) -> (Http, Site) {
+    let link = link.clock(LocalClock::off_by(off));
+    let idempotency = site.store.starting(&link).build().expect("the settings are right");
+    (idempotency.http(site.scope()), Site { link, ..site.clone() })
+}
+
+/// Nothing that was refused would ever have shown the process DynamoDB's time.
+#[tokio::test]
+async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_time() {
+    everywhere(async |site| {
+        for off in [-600, 600, 0] {
+            if off > 0 && site.place != Place::Server {
+                // By this clock, the invocation's deadline is over.
+                continue;
+            }
+            let cases = [
+                (stripe as fn(Http) -> Http, event as fn(&str, u32) -> Request<Bytes>),
+                (standard, |id, _| from_standard(id)),
+            ];
+            for (number, (webhook, delivery)) in cases.into_iter().enumerate() {
+                let (http, new) = starting(&site, Link::default(), off);
+                let api = new.paying(webhook(http)).await;
+                let id = format!("evt_{number}_{off}");
+                let first = api.send(delivery(&id, 1)).await;
+                assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false), "{id}");
+                assert_eq!(new.link.wire.requests()[..2], ["GetItem", "PutItem"], "{id}");
+                assert!(is_replay(&api.send(delivery(&id, 1)).await), "{id}");
+                assert_eq!(new.link.wire.count("GetItem"), 1, "{id}: the time is known");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
+    everywhere(async |site| {
+        let cases =
+            [(stripe as fn(Http) -> Http, event("evt_1", 1)), (standard, from_standard("evt_1"))];
+        for (webhook, delivery) in cases {
+            // Without retries, DynamoDB's denial of a request in the wrong time is all that it learns from.
+            for link in [Link::default(), Link::without_retries()] {
+                let (http, new) = starting(&site, link, -200);
+                // The store's clock is 400 s later than the signature's, this process's 200 s earlier.
+                new.link.wire.shift_date(400);
+                let api = new.paying(webhook(http)).await;
+                problem(&api.send(delivery.clone()).await, 401, "SignatureInvalid");
+                assert!(new.link.wire.requests().len() <= 1, "{:?}", new.link.wire.requests());
+            }
+        }
+        assert_eq!(site.runs.count(), 0);
+    })
+    .await;
+}
+
+/// The sender must deliver the event again, which it does not after some of its 4xx responses.
+#[tokio::test]
+async fn a_signature_whose_time_cannot_be_judged_is_not_refused() {
+    everywhere(async |site| {
+        let (http, new) = starting(&site, Link::default(), -600);
+        let api = new.paying(standard(http)).await;
+        new.link.wire.down(Act::LoseRequest);
+        problem(&api.send(from_standard("evt_1")).await, 503, "Unavailable");
+        new.link.wire.forget();
+        let forged = with(from_standard("evt_1"), "webhook-id", "evt_2");
+        problem(&api.send(forged).await, 401, "SignatureInvalid");
+        assert_eq!(new.link.wire.requests(), [""; 0], "only a right signature is worth a request");
+        new.link.wire.up();
+        assert_eq!(api.send(from_standard("evt_1")).await.status(), 201);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_event_after_a_byte_order_mark_has_an_id() {
+    everywhere(async |site| {
+        let api = inbox(&site).await;
+        let marked = || {
+            let (time, body) = (seconds(), "\u{feff}{\"id\":\"evt_1\"}");
+            let signature = format!("t={time},v1={}", hex_mac(&format!("{time}.{body}")));
+            with(without(post("", body), "idempotency-key"), "stripe-signature", &signature)
+        };
+        for replayed in [false, true] {
+            assert_eq!(is_replay(&api.send(marked()).await), replayed);
+        }
+        assert_eq!(site.status("evt_1").await.as_deref(), Some("COMPLETED"));
     })
     .await;
 }
@@ -276,6 +426,15 @@ fn webhook(sender: &str, secrets: impl IntoIterator<Item = String>) -> Webhook {
         "stripe" => Webhook::stripe(secrets),
         "github" => Webhook::github(secrets),
         "standard" => Webhook::standard(secrets),
+        "shopify" => {
+            let scheme = HmacScheme::new("x-shopify-hmac-sha256", "{base64}");
+            let id = HeaderName::from_static("x-shopify-event-id");
+            Webhook::hmac(secrets, scheme).header_id(id)
+        }
+        "paddle" => {
+            let scheme = HmacScheme::new("paddle-signature", "ts={time};h1={hex}");
+            Webhook::hmac(secrets, scheme.signs("{time}:{body}")).json_id("/event_id")
+        }
         other => panic!("{other}"),
     }
 }
@@ -319,7 +478,7 @@ async fn deliveries_signed_by_the_senders_own_libraries_are_accepted() {
             problem(&answer, 401, "SignatureInvalid");
             assert_eq!(site.status(id).await.as_deref(), Some("COMPLETED"));
         }
-        assert_eq!(site.runs.count(), 7);
+        assert_eq!(site.runs.count(), 10);
     })
     .await;
 }

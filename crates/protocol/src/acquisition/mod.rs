@@ -235,6 +235,11 @@ impl Machine for Acquisition {
         }
     }
 
+    fn is_waiting(&self) -> bool {
+        // An acquisition that can still be applied has to be undone first.
+        self.step == Step::Pausing(AfterPause::ReadAgain) && !self.knowledge.may_hold_key()
+    }
+
     fn replied(&mut self, now: Now, reply: &Reply) -> Command {
         let tries = &mut self.tries;
         if let Some(command) = self.retention.replied(reply, || tries.pause(now)) {
