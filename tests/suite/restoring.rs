@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use dynamodb_idempotency::admin::{Blocked, Copied, CopyMode, Select};
 use dynamodb_idempotency::policy::{KeyForm, Takeover};
-use dynamodb_idempotency::{ErrorKind, Outcome, Policy};
+use dynamodb_idempotency::{ErrorKind, Outcome, Policy, Scope};
 
 use crate::support::raw;
-use crate::support::{Runs, Store, charge, executed, kind};
+use crate::support::{Link, Runs, Store, charge, executed, kind};
 
 /// Copies all items, as `idempotency copy` does.
 async fn copy(from: &Store, to: &Store) -> Vec<Copied> {
-    let (from, to) = (from.idempotency(), to.idempotency());
+    let (from, to) = (from.tool(&Link::default()), to.tool(&Link::default()));
     let mut copied = Vec::new();
     for select in [Select::PartItems, Select::RecordItems] {
         let page = from.admin().page(0, 1, select, None).await.unwrap();
@@ -79,7 +79,8 @@ async fn a_blocked_key_is_a_mismatch_under_every_policy() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let (admin, day) = (idempotency.admin(), Duration::from_secs(86_400));
-    let block = || admin.block(&"charge".into(), "k", KeyForm::Verbatim, day);
+    let scope = Scope::new("charge");
+    let block = || admin.block(&scope, "k", KeyForm::Verbatim, day);
     assert!(matches!(block().await.unwrap(), Blocked::Written));
     let before = store.record("charge#k").await;
     let policies: [fn(Policy) -> Policy; 2] =

@@ -1,4 +1,4 @@
-//! Ctrl-C: a scan ends where it is and says how to continue. A second one ends the program.
+//! Ctrl-C and SIGTERM: a scan ends where it is and says how to continue. A second one ends the program.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,30 @@ pub(crate) fn listen() {
     LISTENING.call_once(|| {
         drop(tokio::spawn(async {
             // Where signals are not available, the default stays.
-            if tokio::signal::ctrl_c().await.is_ok() {
+            if signal().await.is_ok() {
                 HAS_COME.store(true, Ordering::Relaxed);
-                if tokio::signal::ctrl_c().await.is_ok() {
+                if signal().await.is_ok() {
                     std::process::exit(CODE);
                 }
             }
         }));
     });
+}
+
+#[cfg(unix)]
+async fn signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminated.recv() => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await
 }
 
 pub(crate) fn has_come() -> bool {

@@ -84,11 +84,14 @@ impl<F: FnMut(Page) -> Next> Progress<F> {
         }
     }
 
-    fn end(self, was_resumed: bool) -> Result<Read, Failure> {
+    /// `copies`: even without a whole page, something may be written, and the first of two scans done.
+    fn end(self, was_resumed: bool, copies: bool) -> Result<Read, Failure> {
         let Self { items, units, resume, failed, .. } = self;
         match failed {
             // The place given with --resume is kept.
-            Some(cause) if items == 0 => Err(stopped(cause, was_resumed.then_some(resume))),
+            Some(cause) if items == 0 && !copies => {
+                Err(stopped(cause, was_resumed.then_some(resume)))
+            }
             failed => {
                 let resume = (!resume.rest.is_empty()).then_some(resume);
                 Ok(Read { items, units, resume, failed })
@@ -180,7 +183,8 @@ pub(crate) async fn scan_after(
     .await;
     bar.finish_and_clear();
     let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
-    progress.end(options.resume.is_some() || select == Select::RecordItems)
+    let copies = matches!(select, Select::PartItems | Select::RecordItems);
+    progress.end(options.resume.is_some(), copies)
 }
 
 /// Prints the estimate of a long scan and shows a progress bar on a terminal.

@@ -289,12 +289,33 @@ async fn an_interrupted_copy_goes_on() {
     assert_eq!(stopped.code, 6, "{stopped:?}");
     let first = stopped.json()["records"]["copied"].as_u64().unwrap();
     assert_eq!(first, target.items().await.len() as u64);
+    assert!((1..200).contains(&first), "{first}");
     let error: Value = serde_json::from_str(stopped.err.trim()).expect("one document");
     let place = error["error"]["resume"].as_str().expect("a place").to_owned();
     let rest = copied(&source, &target, &["--resume", &place]).await;
     let copied = rest["records"]["copied"].as_u64().unwrap();
     assert_eq!((first + copied, target.items().await.len()), (200, 200), "{rest}");
     assert!(rest["read"]["items"].as_u64().unwrap() < 200, "{rest}");
+}
+
+/// What the first page has written is counted, although the page is not done.
+#[tokio::test]
+async fn an_error_in_the_first_page_leaves_counts_and_a_place() {
+    let (source, target) = pair().await;
+    for number in 0..64 {
+        source.put(completed(&format!("payments#{number}"))).await;
+    }
+    let puts = Arc::new(AtomicU32::new(0));
+    let failing = source.failing_when(move |request| {
+        request.contains(".PutItem") && puts.fetch_add(1, Ordering::Relaxed) >= 20
+    });
+    let stopped = copy(&failing.await, &target, &["--json", "--yes", "--parts", "1"]).await;
+    assert_eq!(stopped.code, 6, "{stopped:?}");
+    let written = target.items().await.len();
+    assert_eq!(stopped.json()["records"]["copied"], written, "{stopped:?}");
+    assert_eq!(stopped.err.matches(r#""resume":"1.0:""#).count(), 1, "{stopped:?}");
+    copied(&source, &target, &["--resume", "1.0:"]).await;
+    assert_eq!(target.items().await.len(), 64);
 }
 
 /// Counted as copied by the run that has copied it.
@@ -317,29 +338,33 @@ async fn a_write_whose_response_is_lost_is_counted() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn after_ctrl_c_the_place_is_printed() {
-    let (source, target) = pair().await;
+async fn after_a_signal_the_place_is_printed() {
+    let source = Store::open().await;
     for number in 0..64 {
         source.put(completed(&format!("payments#{number}"))).await;
     }
-    let tables = ["--endpoint-url", &source.endpoint, "copy", "--from", &source.table];
-    let slow = ["--to", &target.table, "--yes", "--json", "--parts", "1", "--max-write-units", "8"];
-    let mut program = crate::support::program(&[&tables[..], &slow].concat());
-    program.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    let running = program.spawn().expect("it starts");
-    while target.items().await.is_empty() {
-        tokio::task::yield_now().await;
+    for signal in ["-INT", "-TERM"] {
+        let target = source.another_table(TableSchema::default()).await;
+        let tables = ["--endpoint-url", &source.endpoint, "copy", "--from", &source.table];
+        let slow = ["--to", &target.table, "--yes", "--json", "--parts", "1"];
+        let slow = [&slow[..], &["--max-write-units", "8"]].concat();
+        let mut program = crate::support::program(&[&tables[..], &slow].concat());
+        program.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let running = program.spawn().expect("it starts");
+        while target.items().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let id = running.id().expect("it runs").to_string();
+        let sent = tokio::process::Command::new("kill").args([signal, &id]).status().await;
+        assert!(sent.expect("it runs").success());
+        let ended = running.wait_with_output().await.expect("it ends");
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        let error: Value = serde_json::from_slice(&ended.stderr).expect("a document");
+        assert_eq!(error["error"]["kind"], "interrupted");
+        let place = error["error"]["resume"].as_str().expect("a place").to_owned();
+        copied(&source, &target, &["--resume", &place]).await;
+        assert_eq!(target.items().await.len(), 64);
     }
-    let id = running.id().expect("it runs").to_string();
-    let sent = tokio::process::Command::new("kill").args(["-INT", &id]).status().await;
-    assert!(sent.expect("it runs").success());
-    let ended = running.wait_with_output().await.expect("it ends");
-    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
-    let error: Value = serde_json::from_slice(&ended.stderr).expect("a document");
-    assert_eq!(error["error"]["kind"], "interrupted");
-    let place = error["error"]["resume"].as_str().expect("a place").to_owned();
-    copied(&source, &target, &["--resume", &place]).await;
-    assert_eq!(target.items().await.len(), 64);
 }
 
 #[tokio::test]
