@@ -1,8 +1,10 @@
 //! `idempotency release`: exactly what was shown, or nothing.
 
 use std::process::Stdio;
+use std::sync::Mutex;
 
 use dynamodb_idempotency::signals::hashed_key;
+use dynamodb_idempotency::{Error, ErrorKind, RunError};
 use serde_json::{Value, json};
 
 use crate::support::{Item, Store, abandoned, completed, ended, map, n, pending, program, s, with};
@@ -380,4 +382,26 @@ async fn a_person_is_asked_once_for_many() {
     assert!(refused.out.contains("Release 30 records?"), "{refused:?}");
     store.run_on_a_terminal(&MANY, "y\n").await;
     assert_eq!(released(&store).await, 30);
+}
+
+/// The RELEASED record has an owner that no call has, and every retry of a release keeps it.
+#[tokio::test]
+async fn an_owner_whose_key_is_released_never_commits() {
+    let store = Store::open().await;
+    let idempotency = store.builder().build().unwrap();
+    let owner = Mutex::new(None);
+    let result = idempotency.operation("payments").key("k").run(async |execution| {
+        let held = store.item("payments#k").await.expect("a record");
+        let released = store.run(&["release", "payments", "k", "--yes", "--force"]).await;
+        assert_eq!(released.code, 0, "{released:?}");
+        *owner.lock().unwrap() = Some((held["owner"].clone(), held["attempt"].clone()));
+        execution.commit("re_1", []).await?;
+        Ok::<_, Error>("re_1".to_owned())
+    });
+    let Err(RunError::Idempotency(error)) = result.await else { panic!("it commits") };
+    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+    let left = store.item("payments#k").await.expect("a record");
+    let (owner, attempt) = owner.lock().unwrap().clone().expect("it ran");
+    assert_eq!((&left["status"], &left["attempt"]), (&s("RELEASED"), &attempt));
+    assert_ne!(left["owner"], owner);
 }
