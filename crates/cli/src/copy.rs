@@ -150,7 +150,7 @@ fn estimate(
     output::line(format!("`{to}`: at most {units} write units and {time}"))
 }
 
-/// A copy under way.
+/// A running copy.
 struct Copy<'a> {
     to: Admin<'a>,
     mode: CopyMode,
@@ -227,7 +227,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// What became of some items.
+/// The outcomes of some items.
 #[derive(Debug, Default)]
 struct Outcomes {
     /// By the status of the source.

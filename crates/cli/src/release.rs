@@ -109,7 +109,7 @@ pub(crate) async fn stuck(
     read.end().map(|()| ExitCode::SUCCESS)
 }
 
-/// What became of several records.
+/// The outcomes of several releases.
 #[derive(Debug, Default)]
 struct Done {
     /// By the outcome of an audit line, and `refused` for a record that needs `--force`.

@@ -48,7 +48,7 @@ pub enum CopyMode {
     DryRun,
 }
 
-/// What became of an item in the target.
+/// The outcome of a copy in the target.
 ///
 /// ```
 /// # doc_examples::run(async |sandbox, idempotency| {

@@ -398,7 +398,9 @@ async fn an_owner_whose_key_is_released_never_commits() {
         execution.commit("re_1", []).await?;
         Ok::<_, Error>("re_1".to_owned())
     });
-    let Err(RunError::Idempotency(error)) = result.await else { panic!("it commits") };
+    let Err(RunError::Idempotency(error) | RunError::Handler(error)) = result.await else {
+        panic!("it commits");
+    };
     assert_eq!(error.kind(), ErrorKind::LeaseLost);
     let left = store.item("payments#k").await.expect("a record");
     let (owner, attempt) = owner.lock().unwrap().clone().expect("it ran");

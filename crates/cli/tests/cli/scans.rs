@@ -346,7 +346,7 @@ async fn kept_failures_are_listed() {
     assert!(text.contains("FAILED FOR") && text.contains("2 operations failed"), "{text}");
 }
 
-/// With no abandoned operation, but one that nobody can read.
+/// With no abandoned operation, but one record that cannot be read.
 #[tokio::test]
 async fn what_cannot_be_read_is_not_nothing() {
     let store = Store::open().await;
