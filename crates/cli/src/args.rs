@@ -250,8 +250,8 @@ pub(crate) struct Keys {
     #[arg(id = "of", value_name = "SCOPE", required_unless_present = "stuck")]
     pub(crate) scope: Option<String>,
     /// The idempotency keys
-    #[arg(value_name = "KEY", required_unless_present = "stuck")]
-    pub(crate) keys: Vec<String>,
+    #[arg(id = "keys", value_name = "KEY", required_unless_present = "stuck")]
+    pub(crate) names: Vec<String>,
     /// The table stores the SHA-256 of keys (`KeyForm::Sha256`)
     #[arg(long)]
     pub(crate) sha256: bool,
@@ -360,7 +360,7 @@ impl Scan {
     }
 
     /// The same, from the start of the table.
-    pub(crate) fn from_start(&self) -> Self {
+    pub(crate) fn without_place(&self) -> Self {
         Self { resume: None, ..self.clone() }
     }
 

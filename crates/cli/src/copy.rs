@@ -75,12 +75,11 @@ pub(crate) async fn run(
             read = Some(parts);
         }
     }
-    let read = match read {
-        Some(stopped) => stopped,
-        None => {
-            let rest = if is_second { options.scan.clone() } else { options.scan.from_start() };
-            copy.scan(from, &rest, Select::RecordItems).await?
-        }
+    let read = if let Some(stopped) = read {
+        stopped
+    } else {
+        let rest = if is_second { options.scan.clone() } else { options.scan.without_place() };
+        copy.scan(from, &rest, Select::RecordItems).await?
     };
     let (counts, left_out) = (copy.counts.into_inner(), copy.left_out.into_inner());
     if json {

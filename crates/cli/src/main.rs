@@ -44,7 +44,7 @@ use self::record::Name;
 async fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refused(with_tip(error)),
+        Err(error) => return refused(&with_tip(error)),
     };
     let json = cli.json;
     if json {
@@ -64,10 +64,10 @@ async fn main() -> ExitCode {
 }
 
 /// A command line that is wrong, or asks for help. Programs get their document, as of any failure.
-fn refused(error: clap::Error) -> ExitCode {
+fn refused(error: &clap::Error) -> ExitCode {
     let is_for_programs = std::env::args_os().any(|arg| arg == "--json");
     if error.use_stderr() && is_for_programs {
-        let failure = Failure::Usage(sentence(&error));
+        let failure = Failure::Usage(sentence(error));
         output::note(failure.document());
         return failure.exit_code();
     }
@@ -167,7 +167,7 @@ async fn on_table(
             let scope = scan.scope_of_keys(&keys.scope.unwrap_or_default())?;
             let audit = AuditLog::open(audit, table)?;
             let name = |key| Name::new(scope.clone(), key, keys.sha256);
-            let names: Vec<_> = keys.keys.into_iter().map(name).collect();
+            let names: Vec<_> = keys.names.into_iter().map(name).collect();
             match &names[..] {
                 [name] => release::run(admin, name, consent, &audit, json).await,
                 names => release::keys(admin, names, consent, &audit, json).await,

@@ -90,10 +90,10 @@ impl SourceItem {
             item.get(schema.name(attribute))?.as_n().ok()?.parse().ok()
         };
         let expires_at = number(Attribute::ExpiresAt);
-        let is_past = |end: i64| Timestamp::from_millis(end) < now;
+        let has_ended = |end: i64| Timestamp::from_millis(end) < now;
         // As a record counts for a call, but for items of every format.
-        let is_expired = expires_at.is_some_and(|end| is_past(end.saturating_mul(1000)))
-            && number(Attribute::LeaseExpiresAt).is_none_or(is_past);
+        let is_expired = expires_at.is_some_and(|end| has_ended(end.saturating_mul(1000)))
+            && number(Attribute::LeaseExpiresAt).is_none_or(has_ended);
         let is_part = key.is_of_part();
         let record = (!is_part).then(|| Record::decode(schema, item.clone()).ok()).flatten();
         Self { key, item, record, expires_at, is_expired }
