@@ -100,6 +100,16 @@ impl StoredFingerprint {
         Self::by(&RECIPES, bytes)
     }
 
+    /// The fingerprint of a blocker. No request has it, so every request is a mismatch.
+    #[cfg(feature = "admin")]
+    pub(crate) const BLOCKER: Self = Self { recipe: RECIPES[0].number, hash: [0; 32] };
+
+    /// Whether the record is a blocker, under any recipe.
+    #[cfg(feature = "admin")]
+    pub(crate) fn is_blocker(&self) -> bool {
+        self.hash == Self::BLOCKER.hash
+    }
+
     fn by(recipes: &[Recipe], bytes: &[u8]) -> Result<Self, NoFingerprint> {
         let Ok([recipe, hash @ ..]) = <[u8; Self::BYTES]>::try_from(bytes) else {
             return Err(NoFingerprint::Unknown);

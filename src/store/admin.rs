@@ -2,21 +2,45 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::time::Duration;
 
-use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, ConsumedCapacity, ReturnConsumedCapacity};
 use futures_util::TryFutureExt;
 
 use super::expression::{Change, Expression};
-use super::inspect::Obstacle;
-use super::request_error::DynamoError;
+use super::request_error::{DynamoError, RequestError};
 use super::{Consistency, Reply, Table, WriteResult};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Condition, Status, Version, released_until};
+use crate::fingerprint::StoredFingerprint;
+use crate::protocol::{Condition, Header, State, Status, Term, Version, released_until};
 use crate::store::key::RecordKey;
-use crate::store::record::{self, Item};
+use crate::store::record::{self, Item, OwnerId};
 use crate::store::schema::Attribute;
+
+/// What a request of a scan reads.
+#[derive(Debug)]
+pub(crate) struct ScanRequest<'a> {
+    /// The number of the part of the table, and of all parts.
+    pub(crate) part: (u32, u32),
+    /// Only records of this status, and keys with this prefix.
+    pub(crate) status: Option<Status>,
+    pub(crate) prefix: Option<&'a str>,
+    pub(crate) after: Option<Item>,
+    /// The number of items to read, at most. By default DynamoDB stops after 1 MB.
+    pub(crate) items_at_most: Option<u32>,
+    pub(crate) consistency: Consistency,
+}
+
+/// Why a request of a scan has no result.
+#[derive(Debug)]
+pub(crate) enum NoPage {
+    /// There was no response in time. A request for fewer items may get one.
+    TimedOut(Error),
+    Failed(Error),
+}
 
 /// The result of one request of a scan.
 #[derive(Debug, Default)]
@@ -31,10 +55,12 @@ pub(crate) struct ScanPage {
 }
 
 impl Table {
-    /// Releases a record that has not changed since it was read, whatever its state.
+    /// Releases a record that has not changed since it was read, whatever its state. `owner` is an id
+    /// that no call has.
     pub(crate) async fn release_seen(
         &self,
         key: &RecordKey,
+        owner: OwnerId,
         attempt: u32,
         seen: &Version,
     ) -> Reply<WriteResult> {
@@ -46,6 +72,7 @@ impl Table {
         let condition = Condition::unchanged(seen);
         let mut change = Change::on(Expression::of(&self.schema, &condition));
         change.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().to_owned()));
+        change.set(Attribute::Owner, AttributeValue::S(owner.to_string()));
         change.set(Attribute::Attempt, record::number(attempt));
         change.set(Attribute::ExpiresAt, record::number(expires_at));
         change.remove(Attribute::LeaseExpiresAt);
@@ -67,17 +94,14 @@ impl Table {
         })
     }
 
-    /// Reads one of `parts` segments of the table, as a parallel scan does, eventually consistent. A table
-    /// with a composite key has all records in one partition. There, segment 0 is a query of this
-    /// partition, and the other segments are empty.
+    /// Reads one segment of the table, as a parallel scan does. A table with a composite key has all
+    /// records in one partition. There, segment 0 is a query of this partition, and the other segments
+    /// are empty.
     ///
-    /// `status` and `prefix` select the records that it returns. All items that it reads are billed.
-    pub(crate) async fn scan(
-        &self,
-        (part, parts): (u32, u32),
-        (status, prefix): (Option<Status>, Option<&str>),
-        after: Option<Item>,
-    ) -> Reply<Result<ScanPage, Error>> {
+    /// The SDK does not send the request again after a timeout: the caller asks for fewer items.
+    pub(crate) async fn scan(&self, request: ScanRequest<'_>) -> Reply<Result<ScanPage, NoPage>> {
+        let ScanRequest { part: (part, parts), status, prefix, after, items_at_most, consistency } =
+            request;
         let (mut filter, mut keys) = (Vec::new(), Vec::new());
         let (mut names, mut values) = (HashMap::new(), Item::new());
         let mut bind = |placeholder: &str, name: &str, value: &str| {
@@ -98,6 +122,11 @@ impl Table {
             let (items, consumed) = (items.unwrap_or_default(), units.unwrap_or(0.0));
             ScanPage { items, next, scanned: scanned.try_into().unwrap_or(0), consumed }
         };
+        let limit = items_at_most.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
+        // Longer than the request itself may take.
+        let attempt = self.request_timeout.saturating_mul(2);
+        let once = TimeoutConfig::builder().operation_attempt_timeout(attempt);
+        let once = aws_sdk_dynamodb::config::Builder::default().timeout_config(once.build());
         let Some((name, value)) = self.schema.partition() else {
             let request = self.client.scan().table_name(&self.name);
             let request = request
@@ -107,8 +136,10 @@ impl Table {
                 .set_filter_expression(all_of(&filter))
                 .set_expression_attribute_names((!names.is_empty()).then_some(names))
                 .set_expression_attribute_values((!values.is_empty()).then_some(values))
+                .set_limit(limit)
+                .consistent_read(consistency == Consistency::Strong)
                 .return_consumed_capacity(ReturnConsumedCapacity::Total);
-            let read = request.send().map_ok(|it| {
+            let read = request.customize().config_override(once).send().map_ok(|it| {
                 page(it.items, it.last_evaluated_key, it.scanned_count, it.consumed_capacity)
             });
             return self.read_page("dynamodb:Scan", Box::pin(read)).await;
@@ -125,8 +156,10 @@ impl Table {
             .set_filter_expression(all_of(&filter))
             .set_expression_attribute_names(Some(names))
             .set_expression_attribute_values(Some(values))
+            .set_limit(limit)
+            .consistent_read(consistency == Consistency::Strong)
             .return_consumed_capacity(ReturnConsumedCapacity::Total);
-        let read = request.send().map_ok(|it| {
+        let read = request.customize().config_override(once).send().map_ok(|it| {
             page(it.items, it.last_evaluated_key, it.scanned_count, it.consumed_capacity)
         });
         self.read_page("dynamodb:Query", Box::pin(read)).await
@@ -137,18 +170,82 @@ impl Table {
         &self,
         action: &str,
         request: Pin<Box<impl Future<Output = Result<ScanPage, SdkError<E>>>>>,
-    ) -> Reply<Result<ScanPage, Error>> {
-        let reply = self.inspect(request).await;
-        let outcome = reply.outcome.map_err(|obstacle| match obstacle {
-            Obstacle::Denied(message) => {
-                let table = &self.name;
-                let message =
-                    format!("grant {action} on table `{table}` (DynamoDB says: {message})");
-                Error::new(ErrorKind::Configuration, message)
-            }
-            Obstacle::Failed(error) | Obstacle::General(error) => error,
+    ) -> Reply<Result<ScanPage, NoPage>> {
+        let (answer, seen) = self.send(request, self.request_timeout).await;
+        let outcome = answer.map_err(|error| {
+            let timed_out = error.is_timeout();
+            let error = match &error {
+                RequestError::NotExecuted(denied)
+                    if denied.code() == Some("AccessDeniedException") =>
+                {
+                    let (table, says) = (&self.name, denied.message().unwrap_or("no detail"));
+                    let message =
+                        format!("grant {action} on table `{table}` (DynamoDB says: {says})");
+                    Error::new(ErrorKind::Configuration, message)
+                }
+                _ => error.explain(&self.name),
+            };
+            if timed_out { NoPage::TimedOut(error) } else { NoPage::Failed(error) }
         });
-        Reply::new(outcome, reply.time)
+        Reply::new(outcome, seen.time)
+    }
+
+    /// Puts a blocker of this owner, which no call has, under a key. `replaced` is the version and the
+    /// `expires_at` of a record that counts as absent.
+    pub(crate) async fn put_blocker(
+        &self,
+        key: &RecordKey,
+        owner: OwnerId,
+        lasts: Duration,
+        replaced: Option<(&Version, i64)>,
+    ) -> Reply<WriteResult> {
+        let now = match self.stamp(key).await {
+            Ok(stamp) => stamp.at,
+            Err(error) => return Reply::new(WriteResult::NotApplied(error), None),
+        };
+        let header = Header {
+            owner,
+            state: State::Pending { lease_expires_at: now },
+            attempt: 1,
+            released_attempts: 0,
+            created_at: now,
+            completed_at: None,
+            expires_at: now.plus(lasts).seconds_up(),
+            steps: None,
+            is_same_request: false,
+        };
+        let item = record::item(&self.schema, (key, &StoredFingerprint::BLOCKER), &header, None);
+        let condition = match replaced {
+            None => Condition::absent(),
+            Some((version, expires_at)) => {
+                Condition::unchanged(version).and(Term::ExpiresAt(expires_at))
+            }
+        };
+        self.put(item, Expression::of(&self.schema, &condition), self.request_timeout).await
+    }
+
+    /// Puts an item as it is, on a condition.
+    pub(crate) async fn put_item(&self, item: Item, condition: &Condition) -> Reply<WriteResult> {
+        let request = self.put_request(item, Expression::of(&self.schema, condition)).send();
+        let (answer, seen) = self.send(Box::pin(request), self.request_timeout).await;
+        let outcome = match answer {
+            Ok(_) => WriteResult::Applied,
+            Err(error) => error.write_result(&self.name, seen.in_doubt),
+        };
+        Reply { outcome, is_in_doubt: seen.in_doubt, time: seen.time }
+    }
+
+    /// Reads the item with the key of `item`, whatever it is.
+    pub(crate) async fn read_same_key(&self, item: &Item) -> Result<Option<Item>, Error> {
+        let key: Item = self
+            .schema
+            .key_names()
+            .filter_map(|name| Some((name.to_owned(), item.get(name)?.clone())))
+            .collect();
+        let get = self.client.get_item().table_name(&self.name).set_key(Some(key));
+        let request = Box::pin(get.consistent_read(true).send());
+        let (answer, _) = self.send(request, self.request_timeout).await;
+        answer.map(|output| output.item).map_err(|error| error.explain(&self.name))
     }
 }
 

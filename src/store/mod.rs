@@ -2,7 +2,7 @@
 //! results.
 
 #[cfg(feature = "admin")]
-mod admin;
+pub(crate) mod admin;
 mod components;
 pub(crate) mod create;
 mod expression;

@@ -48,6 +48,12 @@ impl RequestError {
         matches!(self, Self::Failed(_) | Self::Lost(_) | Self::TimedOut(_))
     }
 
+    /// Whether there was no response in time.
+    #[cfg(feature = "admin")]
+    pub(super) const fn is_timeout(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::Lost(SdkError::TimeoutError(_)))
+    }
+
     /// The result of a conditional write. `in_doubt`: an earlier try of the SDK may have been executed.
     pub(super) fn write_result<I>(self, table: &str, in_doubt: bool) -> WriteResult<I> {
         let result = match self {

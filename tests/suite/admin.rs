@@ -139,6 +139,34 @@ async fn a_release_whose_first_try_was_executed_is_done() {
     assert!(store.is_released("charge#k").await);
 }
 
+/// So a call that finds its own id in a RELEASED record knows that its own write was applied.
+#[tokio::test]
+async fn a_release_by_hand_leaves_an_owner_that_no_call_has() {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    store.put(raw::abandoned("charge#k")).await;
+    let record = seen(&idempotency, "k").await;
+    let mut owners = vec![record.owner.clone()];
+    // Another operator has released it meanwhile.
+    for _ in 0..2 {
+        let released = idempotency.admin().release(&record).await.unwrap();
+        assert!(matches!(released, Released::Released), "{released:?}");
+        let found = store.record("charge#k").await;
+        let kept = ["attempt", "fingerprint", "created_at"];
+        let before = raw::abandoned("charge#k");
+        assert!(kept.iter().all(|name| name == &"created_at" || found[*name] == before[*name]));
+        owners.push(raw::text(&found, "owner").to_owned());
+    }
+    assert_ne!(owners[0], owners[1]);
+    assert_eq!(owners[1], owners[2], "the second release has found the first one's record");
+    // A later attempt has run and was released: that is not what was seen.
+    let later = with(store.record("charge#k").await, "attempt", n(7));
+    store.put(later.clone()).await;
+    let released = idempotency.admin().release(&record).await.unwrap();
+    assert!(matches!(released, Released::Changed(_)), "{released:?}");
+    assert_eq!(store.record("charge#k").await, later);
+}
+
 /// An owner that was thought to be dead finds its record deleted and still completes it.
 #[tokio::test]
 async fn an_owner_that_was_released_still_stores_what_it_did() {

@@ -1,47 +1,36 @@
 //! What `docs/guide/operate.md` promises of a table that was restored, as far as an emulator goes: it
 //! restores nothing, so the test uses a copy of the records.
 
-use std::collections::BTreeSet;
+use std::time::Duration;
 
-use aws_sdk_dynamodb::error::SdkError;
-use aws_sdk_dynamodb::types::AttributeValue;
-use dynamodb_idempotency::policy::Takeover;
-use dynamodb_idempotency::{ErrorKind, Outcome};
-use serde_json::Value;
+use dynamodb_idempotency::admin::{Blocked, Copied, CopyMode, Select};
+use dynamodb_idempotency::policy::{KeyForm, Takeover};
+use dynamodb_idempotency::{ErrorKind, Outcome, Policy, Scope};
 
-use crate::support::raw::{self, Item};
-use crate::support::{Runs, Store, charge, executed, kind};
+use crate::support::raw;
+use crate::support::{Link, Runs, Store, charge, executed, kind};
 
-const PAGE: &str = include_str!("../../docs/guide/operate.md");
-
-async fn records(store: &Store) -> Vec<Item> {
-    let scan = store.raw.scan().table_name(store.table()).consistent_read(true);
-    scan.send().await.unwrap().items.unwrap_or_default()
-}
-
-/// Puts records into a table, as the page does: those that are not there, or each of them.
-async fn copy(items: Vec<Item>, to: &Store, only_absent: bool) {
-    for item in items {
-        let mut put = to.raw.put_item().table_name(to.table()).set_item(Some(item));
-        if only_absent {
-            put = put.condition_expression("attribute_not_exists(pk)");
+/// Copies all items, as `idempotency copy` does.
+async fn copy(from: &Store, to: &Store) -> Vec<Copied> {
+    let (from, to) = (from.tool(&Link::default()), to.tool(&Link::default()));
+    let mut copied = Vec::new();
+    for select in [Select::PartItems, Select::RecordItems] {
+        let page = from.admin().page(0, 1, select, None).await.unwrap();
+        for item in &page.items {
+            copied.push(to.admin().copy(item, CopyMode::Write).await.unwrap());
         }
-        let refused = put.send().await.err().map(SdkError::into_service_error);
-        assert!(refused.is_none_or(|error| error.is_conditional_check_failed_exception()));
     }
+    copied
 }
 
 #[tokio::test]
 async fn a_restored_table_replays_what_it_has_and_runs_what_it_lost() {
     let (old, restored, runs) = (Store::open().await, Store::open().await, Runs::default());
-    charge(old.idempotency().operation("charge").key("before"), &runs).await.unwrap();
-    copy(records(&old).await, &restored, false).await;
-    for key in ["window", "carried over"] {
+    for key in ["before", "carried over"] {
         charge(old.idempotency().operation("charge").key(key), &runs).await.unwrap();
     }
-    let window = records(&old).await.into_iter();
-    let carried = window.filter(|item| raw::text(item, "pk") == "charge#carried over");
-    copy(carried.collect(), &restored, false).await;
+    assert_eq!(copy(&old, &restored).await, [Copied::Copied; 2]);
+    charge(old.idempotency().operation("charge").key("window"), &runs).await.unwrap();
 
     let idempotency = restored.idempotency();
     for key in ["before", "carried over"] {
@@ -59,51 +48,47 @@ async fn filling_a_table_up_brings_back_what_is_gone_and_leaves_what_is_there() 
     for key in ["kept", "deleted"] {
         charge(idempotency.operation("charge").key(key), &runs).await.unwrap();
     }
-    copy(records(&store).await, &backup, false).await;
+    copy(&store, &backup).await;
     store.delete("charge#deleted").await;
     store.put(raw::completed("charge#kept", "7")).await;
     let kept = store.record("charge#kept").await;
 
-    copy(records(&backup).await, &store, true).await;
+    let mut copied = copy(&backup, &store).await;
+    copied.sort_by_key(|one| *one != Copied::Copied);
+    assert_eq!(copied, [Copied::Copied, Copied::Kept("COMPLETED")]);
     assert_eq!(store.record("charge#kept").await, kept);
     let outcome = charge(idempotency.operation("charge").key("deleted"), &runs).await.unwrap();
     assert!(matches!(outcome, Outcome::Replayed(_)), "{outcome:?}");
     assert_eq!(runs.count(), 2);
 }
 
-/// The record that the page asks operators to write for each known effect.
+/// A record that was PENDING when the backup was made, and COMPLETED in the old table.
 #[tokio::test]
-async fn an_abandoned_record_written_by_hand_is_refused_when_policy_rejects() {
-    let (_, rest) = PAGE.split_once("```json\n").unwrap();
-    let (json, _) = rest.split_once("```").unwrap();
-    let page: Value = serde_json::from_str(json).unwrap();
-    let mut item = raw::abandoned("payments#order-42");
-    let names: BTreeSet<&str> = page.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(names, item.keys().map(String::as_str).collect());
-    for name in ["pk", "status", "owner"] {
-        item.insert(
-            name.to_owned(),
-            AttributeValue::S(page[name]["S"].as_str().unwrap().to_owned()),
-        );
-    }
-    for name in ["attempt", "format"] {
-        item.insert(
-            name.to_owned(),
-            AttributeValue::N(page[name]["N"].as_str().unwrap().to_owned()),
-        );
-    }
+async fn a_completion_after_the_backup_wins_over_the_restored_lease() {
+    let (old, restored, runs) = (Store::open().await, Store::open().await, Runs::default());
+    charge(old.idempotency().operation("charge").key("k"), &runs).await.unwrap();
+    restored.put(raw::abandoned("charge#k")).await;
+    assert_eq!(copy(&old, &restored).await, [Copied::Replaced]);
+    let outcome = charge(restored.idempotency().operation("charge").key("k"), &runs).await.unwrap();
+    assert!(matches!(outcome, Outcome::Replayed(_)), "{outcome:?}");
+    assert_eq!(runs.count(), 1);
+}
 
+#[tokio::test]
+async fn a_blocked_key_is_a_mismatch_under_every_policy() {
     let (store, runs) = (Store::open().await, Runs::default());
-    store.put(item).await;
     let idempotency = store.idempotency();
-    let operation = || {
-        idempotency
-            .operation("payments")
-            .policy(|policy| policy.takeover(Takeover::Reject))
-            .unwrap()
-            .key("order-42")
-    };
-    assert_eq!(kind(charge(operation(), &runs).await), ErrorKind::Abandoned);
-    assert_eq!(kind(charge(operation().payload(&7), &runs).await), ErrorKind::Mismatch);
-    assert_eq!(runs.count(), 0);
+    let (admin, day) = (idempotency.admin(), Duration::from_secs(86_400));
+    let scope = Scope::new("charge");
+    let block = || admin.block(&scope, "k", KeyForm::Verbatim, day);
+    assert!(matches!(block().await.unwrap(), Blocked::Written));
+    let before = store.record("charge#k").await;
+    let policies: [fn(Policy) -> Policy; 2] =
+        [|policy| policy, |policy| policy.takeover(Takeover::Reject)];
+    for policy in policies {
+        let operation = idempotency.operation("charge").policy(policy).unwrap();
+        assert_eq!(kind(charge(operation.key("k"), &runs).await), ErrorKind::Mismatch);
+    }
+    assert!(matches!(block().await.unwrap(), Blocked::Exists(_)));
+    assert_eq!((store.record("charge#k").await, runs.count()), (before, 0));
 }

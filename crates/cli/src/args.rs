@@ -17,7 +17,7 @@ use crate::resume::Resume;
 #[command(
     after_help = "Region and credentials are found as by every AWS tool. Exit code: 0; 1 if something \
     is wrong, 2 for a wrong command line, 3 if there is no such record, 4 if it was refused, 5 if the \
-    record has changed, 6 if DynamoDB cannot be reached, 7 if the time is up."
+    record has changed, 6 if DynamoDB cannot be reached, 7 if the time is up, 130 after Ctrl-C."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -51,6 +51,9 @@ pub(crate) struct Target {
     /// For a table with a sort key: PARTITION=VALUE,SORT
     #[arg(long, global = true, value_name = "NAMES", value_parser = composite_key)]
     pub(crate) composite_key: Option<CompositeKey>,
+    /// How long a request may take, with its retries: 500ms, 15s, 1m
+    #[arg(long, global = true, value_name = "TIME", default_value = "15s", value_parser = some_time)]
+    pub(crate) request_timeout: Duration,
     /// An attribute with another name, as in `expires_at=ttl`; may be repeated
     #[arg(long = "attribute", global = true, value_name = "NAME=OTHER", value_parser = renamed)]
     pub(crate) attributes: Vec<Renamed>,
@@ -104,11 +107,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
-    /// List abandoned operations: PENDING with an expired lease
+    /// List abandoned operations: PENDING with an expired lease, and not blocked
     Stuck {
-        /// Only those whose lease expired at least this long ago: 90s, 10m, 2h, 3d
-        #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
-        older_than: Duration,
+        #[command(flatten)]
+        which: Which,
         #[command(flatten)]
         scan: Scan,
     },
@@ -131,16 +133,71 @@ pub(crate) enum Command {
         #[command(flatten)]
         scan: Scan,
     },
-    /// Release the record of a key, so that its next request runs again
+    /// Release the records of keys, so that their next requests run again
     ///
-    /// The record is shown first, and released only if it has not changed since.
+    /// A record is shown first, and released only if it has not changed since. After an interruption,
+    /// run the command again: records that are released are no longer stuck.
     Release {
         #[command(flatten)]
-        key: Key,
+        keys: Keys,
+        /// Release every operation that `stuck` lists with the same options
+        #[arg(long, conflicts_with_all = ["of", "keys"])]
+        stuck: bool,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        scan: Scan,
         #[command(flatten)]
         consent: Consent,
         #[command(flatten)]
         audit: Audit,
+    },
+    /// Block keys whose effects have happened and whose records are lost
+    ///
+    /// Every request with such a key is a mismatch, and none runs. A key that has a record stays as it
+    /// is, unless the record has expired.
+    Block {
+        /// The operation, and what is below it: `payments`, `payments/v2`
+        #[arg(long, value_name = "SCOPE")]
+        scope: String,
+        #[command(flatten)]
+        tenant: Tenant,
+        /// The idempotency keys [default: one on each line of standard input]
+        #[arg(value_name = "KEY")]
+        keys: Vec<String>,
+        /// The table stores the SHA-256 of keys (`KeyForm::Sha256`)
+        #[arg(long)]
+        sha256: bool,
+        /// How long: until no client retries a request with the key
+        #[arg(long = "for", value_name = "TIME", default_value = "7d", value_parser = some_time)]
+        lasts: Duration,
+        /// Do not ask for confirmation
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Copy the records of one table into another, for a restore
+    ///
+    /// A record that the target has is replaced only if the source's is further: COMPLETED or FAILED
+    /// instead of PENDING, RELEASED or FAILED with no higher attempt, or a later attempt of the same
+    /// operation. A second run copies what is missing.
+    Copy {
+        /// The table to read
+        #[arg(long, value_name = "TABLE")]
+        from: String,
+        /// The table to write
+        #[arg(long, value_name = "TABLE")]
+        to: String,
+        /// Write nothing; count what would be done
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask for confirmation
+        #[arg(long, short)]
+        yes: bool,
+        /// Write units to use per second, at most; 0 for no limit. One write unit is 1 KB.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        max_write_units: u32,
+        #[command(flatten)]
+        scan: Scan,
     },
     /// Follow the record of a key until its operation has ended
     Watch {
@@ -186,8 +243,33 @@ pub(crate) struct Key {
     pub(crate) sha256: bool,
 }
 
-/// The tenant whose records of a scope are read.
+/// Scope and keys of records.
 #[derive(Debug, Args)]
+pub(crate) struct Keys {
+    /// The operation, as for `show`
+    #[arg(id = "of", value_name = "SCOPE", required_unless_present = "stuck")]
+    pub(crate) scope: Option<String>,
+    /// The idempotency keys
+    #[arg(id = "keys", value_name = "KEY", required_unless_present = "stuck")]
+    pub(crate) names: Vec<String>,
+    /// The table stores the SHA-256 of keys (`KeyForm::Sha256`)
+    #[arg(long)]
+    pub(crate) sha256: bool,
+}
+
+/// Which operations do not run.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Which {
+    /// Kept failures instead of abandoned operations
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Only those whose lease expired, or that failed, at least this long ago: 90s, 10m, 2h, 3d
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub(crate) older_than: Duration,
+}
+
+/// The tenant whose records of a scope are read.
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Tenant {
     /// The tenant of the scope, as the service names it: `acme`
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
@@ -237,7 +319,7 @@ pub(crate) struct Audit {
 }
 
 /// How the whole table is read.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Scan {
     /// Only this scope and the scopes below it
     ///
@@ -261,6 +343,10 @@ pub(crate) struct Scan {
     /// Read units to use per second, at most; 0 for no limit. One read unit is 8 KB.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) max_units: u32,
+    /// Items to read in a request, at most [default: 1 MB of them]. After a timeout, half of them are
+    /// requested.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) page_size: Option<u32>,
 }
 
 impl Scan {
@@ -271,6 +357,23 @@ impl Scan {
             (None, None) => Ok(None),
             (None, Some(_)) => Err(without_scope()),
         }
+    }
+
+    /// The same, from the start of the table.
+    pub(crate) fn without_place(&self) -> Self {
+        Self { resume: None, ..self.clone() }
+    }
+
+    /// The scope of keys that are named. Nothing is scanned for them.
+    pub(crate) fn scope_of_keys(&self, scope: &str) -> Result<Scope, Failure> {
+        let is_scan =
+            self.scope.is_some() || self.limit.is_some() || self.resume.is_some() || self.estimate;
+        if is_scan {
+            let message = "the keys are named, so no table is scanned: leave out --scope, --limit, \
+                           --resume and --estimate, or use --stuck instead of keys";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        Ok(self.tenant.scope(scope)?)
     }
 }
 
@@ -303,6 +406,12 @@ fn renamed(text: &str) -> Result<Renamed, String> {
     let (name, other) = text.split_once('=').ok_or("it is NAME=OTHER, as in `expires_at=ttl`")?;
     let attribute = name.parse().map_err(|error: Error| error.to_string())?;
     Ok(Renamed { attribute, other: other.to_owned(), text: text.to_owned() })
+}
+
+/// A duration that is not zero.
+fn some_time(text: &str) -> Result<Duration, String> {
+    let read = duration(text)?;
+    if read.is_zero() { Err("it is longer than zero".to_owned()) } else { Ok(read) }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -13,11 +13,16 @@ use dynamodb_idempotency::{Idempotency, TableSchema, sdk_config_loader};
 use crate::args::Target;
 use crate::failure::Failure;
 
-/// The table's name or its ARN, by the rules of DynamoDB.
+/// The name or the ARN of the table.
 pub(crate) fn table_name(target: &Target) -> Result<&str, Failure> {
     let table = target.table.as_deref().filter(|table| !table.is_empty()).ok_or_else(|| {
         Failure::Usage("name the table: --table, or the variable IDEMPOTENCY_TABLE".to_owned())
     })?;
+    valid_name(table)
+}
+
+/// A table's name or its ARN, by the rules of DynamoDB.
+pub(crate) fn valid_name(table: &str) -> Result<&str, Failure> {
     let name = if table.starts_with("arn:") {
         table.split_once(":table/").map_or("", |(_, name)| name)
     } else {
@@ -33,9 +38,10 @@ pub(crate) fn table_name(target: &Target) -> Result<&str, Failure> {
 }
 
 pub(crate) async fn connect(target: &Target, table: &str) -> Result<Idempotency, Failure> {
+    // A request can be tried three times.
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(2))
-        .operation_attempt_timeout(Duration::from_secs(5));
+        .operation_attempt_timeout(target.request_timeout / 3);
     let mut loader = sdk_config_loader().timeout_config(timeouts.build());
     if let Some(url) = &target.endpoint_url {
         if !(url.starts_with("http://") || url.starts_with("https://")) {
@@ -63,7 +69,7 @@ pub(crate) async fn connect(target: &Target, table: &str) -> Result<Idempotency,
     let builder = Idempotency::builder(client, table).schema(schema(target));
     // Switching idempotency off affects handlers; this program always reads the records.
     let builder = builder.enabled();
-    Ok(builder.request_timeout(Duration::from_secs(15)).build()?)
+    Ok(builder.request_timeout(target.request_timeout).build()?)
 }
 
 /// Credentials of the named profile. By default the SDK prefers credentials in the environment.

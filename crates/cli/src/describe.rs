@@ -9,6 +9,8 @@ use aws_sdk_dynamodb::types::{
 };
 use dynamodb_idempotency::{Error, Idempotency};
 
+use crate::failure::Failure;
+
 /// A description, or why it is missing.
 pub(crate) type Described<T> = Result<T, Undescribed>;
 
@@ -26,6 +28,17 @@ pub(crate) async fn table(idempotency: &Idempotency) -> Described<TableDescripti
     let request = request.table_name(idempotency.admin().table_name()).send();
     let described = answer(idempotency, Box::pin(request)).await?.table;
     Ok(described.unwrap_or_else(|| TableDescription::builder().build()))
+}
+
+/// The description of a table, for commands that do not work without it.
+pub(crate) async fn required(idempotency: &Idempotency) -> Result<TableDescription, Failure> {
+    table(idempotency).await.map_err(|missing| match missing {
+        Undescribed::Denied(message) => Failure::Other(format!(
+            "grant dynamodb:DescribeTable on table `{}` (DynamoDB says: {message})",
+            idempotency.admin().table_name()
+        )),
+        Undescribed::Failed(error) => error.into(),
+    })
 }
 
 pub(crate) async fn time_to_live(

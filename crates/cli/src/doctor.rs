@@ -1,6 +1,7 @@
 //! `idempotency doctor`: checks the table, its settings and the caller's permissions. Nothing is
 //! written.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -8,14 +9,16 @@ use aws_sdk_dynamodb::types::{
     BillingMode, ContinuousBackupsDescription, MultiRegionConsistency, PointInTimeRecoveryStatus,
     TableDescription, TableStatus, TimeToLiveDescription, TimeToLiveStatus,
 };
-use dynamodb_idempotency::{Attribute, ErrorKind, Finding, Idempotency, Scope, Severity};
+use dynamodb_idempotency::admin::{Admin, Page, Select, StoredAnswer, StoredRecord, StoredState};
+use dynamodb_idempotency::policy::KeyForm;
+use dynamodb_idempotency::{Attribute, Error, ErrorKind, Finding, Idempotency, Scope, Severity};
 use futures_util::future;
 use serde_json::{Value, json};
 
 use crate::describe::{self, Described, Undescribed};
 use crate::failure::Failure;
 use crate::output;
-use crate::words::plain;
+use crate::words::{count, plain};
 
 /// The number of reads from which the median latency is computed.
 const READS: usize = 5;
@@ -26,7 +29,7 @@ pub(crate) async fn run(
     strict: bool,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let findings = findings(idempotency, scopes).await;
+    let (findings, is_reachable) = findings(idempotency, scopes).await;
     if json {
         let findings: Vec<_> = findings.iter().map(document).collect();
         output::document(json!({"findings": findings}))?;
@@ -38,6 +41,9 @@ pub(crate) async fn run(
                 output::line(format!("{:8} - {}", "", plain(fix)))?;
             }
         }
+    }
+    if !is_reachable {
+        return Ok(UNAVAILABLE.into());
     }
     let worst = findings.iter().map(|finding| finding.severity).max();
     Ok(match worst {
@@ -56,7 +62,8 @@ fn document(finding: &Finding) -> Value {
     })
 }
 
-async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> Vec<Finding> {
+/// The findings, and whether DynamoDB could be reached.
+async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> (Vec<Finding>, bool) {
     let admin = idempotency.admin();
     let (table, ttl, backups, permissions) = future::join4(
         describe::table(idempotency),
@@ -88,20 +95,26 @@ async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> Vec<Finding> {
         checks.time_to_live(ttl);
     }
     // Requests to a missing table, or to one with other keys, prove nothing.
-    if checks.findings.iter().all(|finding| finding.severity < Severity::Error) {
+    let is_ours = checks.findings.iter().all(|finding| finding.severity < Severity::Error);
+    if is_ours {
         checks.findings.extend(permissions);
     }
     if let Some(table) = &table {
         checks.settings(table);
         checks.replicas(table);
         checks.backups(backups);
+        checks.restore(table);
+    }
+    let is_reachable = connection.is_none();
+    if is_ours && is_reachable && table.is_some() {
+        checks.sample(scopes).await;
     }
     match connection {
         Some(finding) => checks.findings.push(finding),
         None if table.is_some() => checks.time().await,
         None => {}
     }
-    checks.findings
+    (checks.findings, is_reachable)
 }
 
 /// The findings so far.
@@ -250,6 +263,63 @@ impl Checks<'_> {
         );
     }
 
+    /// Says which settings a restored table still lacks. A restore copies none of them.
+    fn restore(&mut self, table: &TableDescription) {
+        const SUBJECT: &str = "restore";
+        let Some(restore) = table.restore_summary() else { return };
+        let source = restore.source_table_arn().or(restore.source_backup_arn());
+        let source = source.map_or_else(String::new, |source| format!(" from {source}"));
+        if restore.restore_in_progress() {
+            let detail = format!("the table is being restored{source}");
+            let finding = Finding::error(SUBJECT, detail);
+            return self.findings.push(finding.fix("wait until it is ACTIVE"));
+        }
+        let settings = ["time to live", "deletion protection", "backups"];
+        let is_missing = |subject: &&str| {
+            let mut findings = self.findings.iter();
+            findings.any(|one| one.subject == *subject && one.severity > Severity::Ok)
+        };
+        let missing: Vec<_> = settings.into_iter().filter(is_missing).collect();
+        self.findings.push(if missing.is_empty() {
+            let detail = format!("the table was restored{source} and has its settings again");
+            Finding::ok(SUBJECT, detail)
+        } else {
+            let detail = format!("the table was restored{source}, without: {}", missing.join(", "));
+            let fix = "set them (above), then tags and the table's policy, then the records of later \
+                       keys (`copy`, `block`)";
+            Finding::warning(SUBJECT, detail).fix(fix)
+        });
+    }
+
+    /// Reads records of each scope, or of the whole table, and reports those that cannot be read.
+    async fn sample(&mut self, scopes: &[Scope]) {
+        let admin = self.idempotency.admin();
+        let mut sample = Sample::default();
+        let result = if scopes.is_empty() {
+            sample.read(admin).await
+        } else {
+            let mut result = Ok(());
+            for scope in scopes {
+                if result.is_ok() {
+                    result = sample.read(admin.within(scope)).await;
+                }
+            }
+            result
+        };
+        match result {
+            Ok(()) => self.findings.extend(sample.findings()),
+            // A missing permission.
+            Err(error) if error.kind() == ErrorKind::Configuration => {
+                let detail = "no record was read to see whether it can be".to_owned();
+                self.findings.push(Finding::warning(SAMPLE, detail).fix(error.to_string()));
+            }
+            Err(error) => {
+                let detail = format!("no record could be read now: {error}");
+                self.findings.push(Finding::warning(SAMPLE, detail));
+            }
+        }
+    }
+
     /// Checks the latency and the clock.
     async fn time(&mut self) {
         let mut reads = Vec::with_capacity(READS);
@@ -279,4 +349,141 @@ impl Checks<'_> {
             "leases follow DynamoDB's clock and are not affected, but set this clock",
         );
     }
+}
+
+const SAMPLE: &str = "sample";
+
+/// The exit code of every command that cannot reach DynamoDB.
+const UNAVAILABLE: u8 = 6;
+
+/// How many items of a scope are read, about; in how many parts of the table; and how many in a request.
+const SAMPLED_ITEMS: u64 = 1000;
+const SAMPLED_PARTS: u32 = 8;
+const SAMPLED_AT_ONCE: u32 = 64;
+
+/// How many answers are read whose bytes are in separate items.
+const SAMPLED_ANSWERS: usize = 8;
+
+/// How many records that cannot be read are listed.
+const MOST_LISTED: usize = 5;
+
+/// Records from all over the table.
+#[derive(Debug, Default)]
+struct Sample {
+    operations: BTreeSet<String>,
+    records: u64,
+    answers_read: usize,
+    /// A key and the reason, of the first ones.
+    unreadable: Vec<(String, String)>,
+    unreadable_in_all: u64,
+}
+
+impl Sample {
+    async fn read(&mut self, admin: Admin<'_>) -> Result<(), Error> {
+        let admin = admin.page_size(Some(SAMPLED_AT_ONCE));
+        let mut rest: Vec<_> = (0..SAMPLED_PARTS).map(|part| (part, None::<String>)).collect();
+        let mut items = 0;
+        while !rest.is_empty() && items < SAMPLED_ITEMS {
+            let pages = rest.iter().map(|(part, after)| {
+                admin.page(*part, SAMPLED_PARTS, Select::All, after.as_deref())
+            });
+            let pages = future::try_join_all(pages).await?;
+            let parts = rest.into_iter().map(|(part, _)| part);
+            rest = parts
+                .zip(&pages)
+                .filter_map(|(part, page)| page.next.clone().map(|next| (part, Some(next))))
+                .collect();
+            for page in pages {
+                items += page.scanned;
+                self.add(admin, page).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn add(&mut self, admin: Admin<'_>, page: Page) -> Result<(), Error> {
+        // The items of other programs in the table are not ours to judge.
+        for one in page.unreadable.into_iter().filter(|one| one.is_record) {
+            self.unreadable(one.pk.unwrap_or_default(), one.reason);
+        }
+        for record in page.records {
+            self.records += 1;
+            self.operations.extend(record.scope.split('/').next().map(str::to_owned));
+            if let Some(reason) = self.unreadable_answer(admin, &record).await? {
+                self.unreadable(format!("{}#{}", record.scope, record.key), reason);
+            }
+        }
+        Ok(())
+    }
+
+    fn unreadable(&mut self, pk: String, reason: String) {
+        self.unreadable_in_all += 1;
+        if self.unreadable.len() < MOST_LISTED {
+            self.unreadable.push((pk, reason));
+        }
+    }
+
+    /// Why an answer that is stored cannot be read.
+    async fn unreadable_answer(
+        &mut self,
+        admin: Admin<'_>,
+        record: &StoredRecord,
+    ) -> Result<Option<String>, Error> {
+        if record.is_expired() {
+            return Ok(None);
+        }
+        let StoredState::Completed { answer, .. } = &record.state else { return Ok(None) };
+        match answer {
+            StoredAnswer::InParts { .. } if self.answers_read < SAMPLED_ANSWERS => {
+                self.answers_read += 1;
+                let scope = Scope::from_encoded(&record.scope)?;
+                let whole = admin.record(&scope, &record.key, KeyForm::Verbatim).await?;
+                Ok(match whole.map(|record| record.state) {
+                    Some(StoredState::Completed {
+                        answer: StoredAnswer::Unavailable(reason),
+                        ..
+                    }) => Some(reason),
+                    _ => None,
+                })
+            }
+            // Its owner has stored the reason instead of the answer.
+            StoredAnswer::Unavailable(_) if is_stored_reason(record) => Ok(None),
+            StoredAnswer::Unavailable(reason) => Ok(Some(reason.clone())),
+            StoredAnswer::Json(_)
+            | StoredAnswer::Http { .. }
+            | StoredAnswer::InParts { .. }
+            | StoredAnswer::Encoded { .. } => Ok(None),
+        }
+    }
+
+    fn findings(self) -> Vec<Finding> {
+        const FIX: &str = "if a newer version wrote it, finish the rollout; if it is damaged, delete it \
+                           and copy it from a backup (`copy`)";
+        let finding = |(pk, reason)| {
+            let detail = format!("`{pk}` cannot be read, so no request of its key runs: {reason}");
+            Finding::error(SAMPLE, detail).fix(FIX)
+        };
+        let listed = self.unreadable.len() as u64;
+        let mut findings: Vec<_> = self.unreadable.into_iter().map(finding).collect();
+        let records = count(self.records, "record", "records");
+        let operations = self.operations.into_iter().collect::<Vec<_>>().join(", ");
+        if self.unreadable_in_all > listed {
+            let more = self.unreadable_in_all - listed;
+            findings.push(Finding::error(SAMPLE, format!("{more} more cannot be read")));
+        } else if listed == 0 && self.records == 0 {
+            findings.push(Finding::ok(SAMPLE, "there was no record to read"));
+        } else if listed == 0 {
+            let detail = format!("{records} of {operations} can be read");
+            findings.push(Finding::ok(SAMPLE, detail));
+        }
+        findings
+    }
+}
+
+fn is_stored_reason(record: &StoredRecord) -> bool {
+    let response = record.raw();
+    response.as_object().is_some_and(|item| {
+        item.values()
+            .any(|value| value.get("M").is_some_and(|map| map.get("unavailable").is_some()))
+    })
 }

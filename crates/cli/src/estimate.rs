@@ -4,11 +4,12 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::TableDescription;
 use dynamodb_idempotency::Idempotency;
 use serde_json::json;
 
 use crate::args::Scan;
-use crate::describe::{self, Undescribed};
+use crate::describe;
 use crate::failure::Failure;
 use crate::output;
 use crate::words::{count, span};
@@ -28,15 +29,17 @@ pub(crate) struct TableSize {
 
 impl TableSize {
     pub(crate) async fn of(idempotency: &Idempotency) -> Result<Self, Failure> {
-        let table = describe::table(idempotency).await.map_err(|missing| match missing {
-            Undescribed::Denied(message) => Failure::Other(format!(
-                "grant dynamodb:DescribeTable on table `{}` (DynamoDB says: {message})",
-                idempotency.admin().table_name()
-            )),
-            Undescribed::Failed(error) => error.into(),
-        })?;
+        Ok(Self::described(&describe::required(idempotency).await?))
+    }
+
+    pub(crate) fn described(table: &TableDescription) -> Self {
         let count = |count: Option<i64>| count.and_then(|it| it.try_into().ok()).unwrap_or(0);
-        Ok(Self { items: count(table.item_count), bytes: count(table.table_size_bytes) })
+        Self { items: count(table.item_count), bytes: count(table.table_size_bytes) }
+    }
+
+    /// The write units of all items, at most: one for each KB of an item that has begun.
+    pub(crate) const fn write_units(self) -> u64 {
+        self.items + self.bytes / 1024
     }
 
     /// The read units of a complete scan: half a unit for each 4 KB.
@@ -58,6 +61,20 @@ impl Estimate {
         let units = size.read_units();
         let seconds = units.checked_div(u64::from(max_units));
         Self { size, units, time: seconds.map(Duration::from_secs) }
+    }
+
+    /// That many times the units and the time.
+    pub(crate) fn times(self, times: u32) -> Self {
+        let time = self.time.map(|time| time.saturating_mul(times));
+        Self { units: self.units * u64::from(times), time, ..self }
+    }
+
+    pub(crate) const fn units(&self) -> u64 {
+        self.units
+    }
+
+    pub(crate) fn seconds(&self) -> Option<u64> {
+        self.time.map(|time| time.as_secs())
     }
 
     pub(crate) fn is_long(&self) -> bool {

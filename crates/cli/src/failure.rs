@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     Changed(String),
     /// The operation did not end before the timeout.
     TimeUp(String),
+    /// Ctrl-C was pressed.
+    Interrupted,
     /// Any other cause, described by the message.
     Other(String),
     /// A scan stopped before its end.
@@ -45,6 +47,8 @@ impl Failure {
             Self::Refused(_) => (4, "refused"),
             Self::Changed(_) => (5, "changed"),
             Self::TimeUp(_) => (7, "time_up"),
+            // As of a program that the signal ends.
+            Self::Interrupted => (130, "interrupted"),
             Self::Stopped { cause, .. } => cause.code(),
             Self::Crate(error) => match error.kind() {
                 ErrorKind::InvalidInput => (USAGE, "usage"),
@@ -100,6 +104,7 @@ impl fmt::Display for Failure {
             | Self::Changed(message)
             | Self::TimeUp(message)
             | Self::Other(message) => f.write_str(&plain(message)),
+            Self::Interrupted => f.write_str("interrupted"),
             Self::Stopped { cause, resume } => {
                 write!(f, "{cause}; continue with --resume {resume}")
             }

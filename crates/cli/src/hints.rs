@@ -77,6 +77,9 @@ fn word(text: &str) -> String {
                 quoted.push(c);
             }
             c if is_plain(c) => quoted.push(c),
+            c if u32::from(c) > 0xffff => {
+                let _ = write!(quoted, "\\U{:08x}", u32::from(c));
+            }
             c => {
                 let _ = write!(quoted, "\\u{:04x}", u32::from(c));
             }
@@ -100,6 +103,7 @@ mod tests {
             ("=ls", "'=ls'"),
             ("~", "'~'"),
             ("a\u{1b}[2J'b\\", r"$'a\u001b[2J\'b\\'"),
+            ("\u{200b}\u{e0041}", r"$'\u200b\U000e0041'"),
         ] {
             assert_eq!(word(text), expected);
         }

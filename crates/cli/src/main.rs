@@ -2,13 +2,16 @@
 
 mod args;
 mod audit;
+mod block;
 mod connect;
+mod copy;
 mod describe;
 mod doctor;
 mod estimate;
 mod failure;
 mod find;
 mod hints;
+mod interrupt;
 mod manual;
 mod output;
 mod record;
@@ -26,7 +29,9 @@ mod words;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::admin::CopyMode;
 use serde_json::json;
 
 use self::args::{Cli, Command};
@@ -39,9 +44,12 @@ use self::record::Name;
 async fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refused(&error),
+        Err(error) => return refused(&with_tip(error)),
     };
     let json = cli.json;
+    if json {
+        output::use_json();
+    }
     match run(cli).await {
         Ok(code) => code,
         Err(failure) => {
@@ -66,6 +74,17 @@ fn refused(error: &clap::Error) -> ExitCode {
     error.exit()
 }
 
+/// Replaces clap's advice about an argument that begins with a dash. Its advice is wrong if options
+/// follow, or if the key has more letters than an option.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let suggests = error.get(ContextKind::Suggested).is_some();
+    if error.kind() == clap::error::ErrorKind::UnknownArgument && suggests {
+        let tip = "a key that begins with a dash follows `--`, after all options: `-- SCOPE KEY`";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
 /// What clap says in several lines, without the usage and the advice to read the help.
 fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();
@@ -80,8 +99,16 @@ fn sentence(error: &clap::Error) -> String {
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let json = cli.json;
     match cli.command {
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Man { folder } => manual::pages(folder.as_deref()),
+        Command::Completions { shell } => manual::completions(shell, json),
+        Command::Man { folder } => manual::pages(folder.as_deref(), json),
+        Command::Copy { from, to, dry_run, yes, max_write_units, scan } => {
+            let [from, to] = [connect::valid_name(&from)?, connect::valid_name(&to)?];
+            let source = connect::connect(&cli.target, from).await?;
+            let target = connect::connect(&cli.target, to).await?;
+            let mode = if dry_run { CopyMode::DryRun } else { CopyMode::Write };
+            let options = copy::Options { mode, yes, max_write_units, scan };
+            copy::run(&source, &target, &options, json).await
+        }
         command => {
             let table = connect::table_name(&cli.target)?;
             let idempotency = connect::connect(&cli.target, table).await?;
@@ -119,26 +146,45 @@ async fn on_table(
         | Command::Stats { scan, .. }
         | Command::Find { scan, .. }
         | Command::Sweep { scan, .. }
+        | Command::Release { scan, stuck: true, .. }
             if scan.estimate =>
         {
             estimate::run(idempotency, &scan, json).await
         }
         Command::Find { hash, scan } => find::run(idempotency, &scan, &hash, hints, json).await,
-        Command::Stuck { older_than, scan } => {
-            stuck::run(idempotency, &scan, older_than, hints, json).await
-        }
+        Command::Stuck { which, scan } => stuck::run(idempotency, &scan, which, hints, json).await,
         Command::Stats { scopes, scan } => stats::run(idempotency, &scan, scopes, json).await,
         Command::Sweep { delete, scan } => sweep::run(idempotency, &scan, delete, json).await,
-        Command::Release { key, consent, audit } => {
-            let (name, audit) = (Name::of(key)?, AuditLog::open(audit, table)?);
-            release::run(admin, &name, consent, &audit, json).await
+        Command::Release { stuck: true, which, scan, consent, audit, .. } => {
+            let audit = AuditLog::open(audit, table)?;
+            release::stuck(idempotency, &scan, which, consent, &audit, json).await
+        }
+        Command::Release { keys, which, scan, consent, audit, .. } => {
+            if which.failed || !which.older_than.is_zero() {
+                let message = "--failed and --older-than select operations: add --stuck";
+                return Err(Failure::Usage(message.to_owned()));
+            }
+            let scope = scan.scope_of_keys(&keys.scope.unwrap_or_default())?;
+            let audit = AuditLog::open(audit, table)?;
+            let name = |key| Name::new(scope.clone(), key, keys.sha256);
+            let names: Vec<_> = keys.names.into_iter().map(name).collect();
+            match &names[..] {
+                [name] => release::run(admin, name, consent, &audit, json).await,
+                names => release::keys(admin, names, consent, &audit, json).await,
+            }
+        }
+        Command::Block { scope, tenant, keys, sha256, lasts, yes } => {
+            let scope = tenant.scope(&scope)?;
+            block::run(admin, block::Options { scope, keys, sha256, lasts, yes }, json).await
         }
         Command::Watch { key, interval, timeout, follow } => {
             let timeout = (!timeout.is_zero()).then_some(timeout);
             let pace = watch::Pace { interval, timeout, follow };
             watch::run(admin, &Name::of(key)?, pace, json).await
         }
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Man { folder } => manual::pages(folder.as_deref()),
+        // These have no table, or two.
+        Command::Completions { .. } | Command::Man { .. } | Command::Copy { .. } => {
+            Err(Failure::Other("a defect of this program: a command was not run".to_owned()))
+        }
     }
 }

@@ -5,26 +5,38 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use serde_json::json;
 
 use crate::args::Cli;
 use crate::failure::Failure;
 use crate::output;
 
-pub(crate) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
+pub(crate) fn completions(shell: Shell, json: bool) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut script);
-    output::print(script)?;
+    print("script", script, json)
+}
+
+fn print(name: &str, text: Vec<u8>, json: bool) -> Result<ExitCode, Failure> {
+    if json {
+        let text = String::from_utf8_lossy(&text);
+        output::document(json!({name: text}))?;
+    } else {
+        output::print(text)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn pages(folder: Option<&Path>) -> Result<ExitCode, Failure> {
+pub(crate) fn pages(folder: Option<&Path>, json: bool) -> Result<ExitCode, Failure> {
     if let Some(folder) = folder {
         let made = clap_mangen::generate_to(Cli::command(), folder);
         made.map_err(|error| Failure::Other(format!("folder {}: {error}", folder.display())))?;
+        if json {
+            output::document(json!({"folder": folder.display().to_string()}))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let mut page = Vec::new();
     clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-    output::print(page)?;
-    Ok(ExitCode::SUCCESS)
+    print("page", page, json)
 }

@@ -57,6 +57,22 @@ pub(crate) fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
 
+/// Set for programs: all that is printed is JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn use_json() {
+    JSON.store(true, Ordering::Relaxed);
+}
+
+/// Prints a remark to standard error, for programs as a document.
+pub(crate) fn remark(text: impl Display) {
+    if JSON.load(Ordering::Relaxed) {
+        note(versioned(json!({"note": text.to_string()})));
+    } else {
+        note(text);
+    }
+}
+
 /// Prints a line to standard error. Write errors are ignored; `eprintln!` would panic.
 pub(crate) fn note(text: impl Display) {
     drop(writeln!(std::io::stderr(), "{text}"));

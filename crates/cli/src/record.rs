@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dynamodb_idempotency::admin::{Admin, Danger, Select, StoredAnswer, StoredRecord, StoredState};
+use dynamodb_idempotency::admin::{
+    Admin, Blocked, Danger, Select, StoredAnswer, StoredRecord, StoredState,
+};
 use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::{Error, Scope};
 use serde_json::{Value, json};
@@ -26,8 +29,17 @@ pub(crate) struct Name {
 
 impl Name {
     pub(crate) fn of(key: Key) -> Result<Self, Error> {
-        let form = if key.sha256 { KeyForm::Sha256 } else { KeyForm::Verbatim };
-        Ok(Self { scope: key.tenant.scope(&key.scope)?, key: key.text, form })
+        Ok(Self::new(key.tenant.scope(&key.scope)?, key.text, key.sha256))
+    }
+
+    pub(crate) fn new(scope: Scope, key: String, sha256: bool) -> Self {
+        let form = if sha256 { KeyForm::Sha256 } else { KeyForm::Verbatim };
+        Self { scope, key, form }
+    }
+
+    /// Blocks the key.
+    pub(crate) async fn block(&self, admin: Admin<'_>, lasts: Duration) -> Result<Blocked, Error> {
+        admin.block(&self.scope, &self.key, self.form, lasts).await
     }
 
     /// The record, if it exists.
@@ -104,6 +116,10 @@ fn next(record: &StoredRecord, hints: &Hints) -> String {
              under Takeover::Reject: {}",
             command("release")
         ),
+        StoredState::Completed { answer: StoredAnswer::Unavailable(_), .. } => {
+            "answer repeats from your business data: they get `AnswerUnavailable`, and nothing runs"
+                .to_owned()
+        }
         StoredState::Completed { .. } => "nothing: repeats get the answer".to_owned(),
         StoredState::Failed { .. } => format!(
             "the next request runs it again or gets the failure, by the policy; \
@@ -111,6 +127,11 @@ fn next(record: &StoredRecord, hints: &Hints) -> String {
             command("release")
         ),
         StoredState::Released => "nothing: the next request runs it".to_owned(),
+        StoredState::Blocked => format!(
+            "nothing: every request is a mismatch until {}; if its effect has not happened: {} --force",
+            time(record.expires_at),
+            command("release")
+        ),
     };
     format!("next: {what}\n")
 }
@@ -129,12 +150,19 @@ pub(crate) fn state(record: &StoredRecord) -> String {
         (StoredState::Pending { .. }, _, over) => {
             format!("abandoned: its owner's lease ended {} ago", span(over.unwrap_or_default()))
         }
+        (StoredState::Completed { answer: StoredAnswer::Unavailable(_), .. }, ..) => {
+            "done, but its answer is not available: repeats get an error".to_owned()
+        }
         (StoredState::Completed { .. }, ..) => "done: repeats get the answer".to_owned(),
         (StoredState::Failed { answer: Some(_), .. }, ..) => {
             "failed, and kept with its answer".to_owned()
         }
         (StoredState::Failed { answer: None, .. }, ..) => "failed, and kept".to_owned(),
         (StoredState::Released, ..) => "free: the next request runs it".to_owned(),
+        (StoredState::Blocked, ..) => {
+            let until = time(record.expires_at);
+            format!("blocked by an operator: every request is a mismatch until {until}")
+        }
     };
     format!("{}, {words}", record.status())
 }
@@ -164,7 +192,7 @@ pub(crate) fn text(record: &StoredRecord) -> String {
             fields.extend(at.map(|at| ("failed", time_and_distance(at, now))));
             answer.as_ref()
         }
-        StoredState::Released => None,
+        StoredState::Released | StoredState::Blocked => None,
     };
     fields.push(("retained", time_and_distance(record.expires_at, now)));
     fields.push(("request", fingerprint(record)));
@@ -207,6 +235,20 @@ fn answer_text(answer: &StoredAnswer) -> String {
     }
 }
 
+/// How long ago a kept failure happened; of a record without its time, since the operation began.
+pub(crate) fn failed_for(record: &StoredRecord) -> Option<Duration> {
+    match record.state {
+        StoredState::Failed { failed_at, .. } => {
+            let at = failed_at.unwrap_or(record.created_at);
+            Some(record.seen_at.duration_since(at).unwrap_or_default())
+        }
+        StoredState::Pending { .. }
+        | StoredState::Completed { .. }
+        | StoredState::Released
+        | StoredState::Blocked => None,
+    }
+}
+
 /// The record without its answer's and steps' contents, for lists.
 pub(crate) fn summary(record: &StoredRecord) -> Value {
     json!({
@@ -222,8 +264,11 @@ pub(crate) fn summary(record: &StoredRecord) -> Value {
             StoredState::Pending { lease_expires_at } => Some(time(lease_expires_at)),
             StoredState::Completed { .. }
             | StoredState::Failed { .. }
-            | StoredState::Released => None,
+            | StoredState::Released
+            | StoredState::Blocked => None,
         },
+        "is_blocked": record.state == StoredState::Blocked,
+        "failed_for_s": failed_for(record).map(|over| over.as_secs()),
         "lease_left_s": record.lease_left().map(|left| left.as_secs()),
         "abandoned_for_s": record.abandoned_for().map(|over| over.as_secs()),
         "is_expired": record.is_expired(),
@@ -237,7 +282,7 @@ pub(crate) fn document(record: &StoredRecord) -> Value {
     let (finished_at, answer) = match &record.state {
         StoredState::Completed { completed_at, answer } => (*completed_at, Some(answer)),
         StoredState::Failed { failed_at, answer } => (*failed_at, answer.as_ref()),
-        StoredState::Pending { .. } | StoredState::Released => (None, None),
+        StoredState::Pending { .. } | StoredState::Released | StoredState::Blocked => (None, None),
     };
     let steps = record.steps.iter().flatten();
     let steps: Vec<_> = steps.map(step_document).collect();
@@ -301,6 +346,7 @@ fn danger(danger: Danger) -> &'static str {
         Danger::LiveLease => "live_lease",
         Danger::Completed => "completed",
         Danger::Steps => "steps",
+        Danger::Blocked => "blocked",
     }
 }
 
@@ -310,6 +356,9 @@ pub(crate) fn warning(danger: Danger) -> &'static str {
         Danger::LiveLease => "its owner's lease is live: the operation may run twice at once",
         Danger::Completed => "the operation is done: the next request does it again",
         Danger::Steps => "steps of it are done: the next request does them again",
+        Danger::Blocked => {
+            "the key is blocked because its effect has happened: the next request does it again"
+        }
     }
 }
 

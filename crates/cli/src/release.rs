@@ -1,16 +1,20 @@
 //! `idempotency release`
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
+use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Admin, Released, StoredRecord};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::args::Consent;
+use crate::args::{Consent, Scan, Which};
 use crate::audit::AuditLog;
 use crate::failure::Failure;
 use crate::record::Name;
-use crate::{output, record};
+use crate::stuck::{self, Found};
+use crate::words::{count, plain};
+use crate::{interrupt, output, record};
 
 pub(crate) async fn run(
     admin: Admin<'_>,
@@ -19,9 +23,7 @@ pub(crate) async fn run(
     audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    if json && !consent.yes {
-        return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
-    }
+    can_ask(consent, json)?;
     let Some(record) = name.record(admin).await? else {
         return Err(Failure::Absent(record::absent(admin, name).await));
     };
@@ -36,11 +38,179 @@ pub(crate) async fn run(
     }
     let notes: Vec<_> =
         warnings.iter().map(|warning| (*warning).to_owned()).chain(abandoned(&record)).collect();
-    if !consent.yes && !agreed(&notes)? {
+    if !consent.yes && !agreed(&notes, RELEASE_ONE)? {
         let message = "the release was not confirmed, so nothing was written";
         return Err(Failure::Refused(message.to_owned()));
     }
     report(admin, &record, consent, audit, json).await
+}
+
+const RELEASE_ONE: &str = "Release this record?";
+
+fn can_ask(consent: Consent, json: bool) -> Result<(), Failure> {
+    if json && !consent.yes {
+        return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
+    }
+    Ok(())
+}
+
+/// Several keys of a scope.
+pub(crate) async fn keys(
+    admin: Admin<'_>,
+    names: &[Name],
+    consent: Consent,
+    audit: &AuditLog,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    can_ask(consent, json)?;
+    let (mut records, mut absent) = (Vec::new(), Vec::new());
+    for name in names {
+        match name.record(admin).await? {
+            Some(record) => records.push(record),
+            None => absent.push(record::no_record(name)),
+        }
+    }
+    let done = several(admin, &records, consent, audit, json).await?;
+    if json {
+        output::document(json!({"releases": done.documents, "absent": absent}))?;
+    } else {
+        output::line(done.text())?;
+    }
+    done.end()?;
+    match absent.first() {
+        Some(first) => Err(Failure::Absent(format!("{first}, nor of {} more", absent.len() - 1))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// All operations that `stuck` lists.
+pub(crate) async fn stuck(
+    idempotency: &Idempotency,
+    options: &Scan,
+    which: Which,
+    consent: Consent,
+    audit: &AuditLog,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    can_ask(consent, json)?;
+    let Found { stuck, left_out, read } = stuck::find(idempotency, options, which).await?;
+    if !json {
+        output::line(stuck::text_of(&read))?;
+    }
+    let done = several(idempotency.admin(), &stuck, consent, audit, json).await?;
+    if json {
+        let read = stuck::document(&read);
+        output::document(json!({"releases": done.documents, "read": read}))?;
+    } else {
+        output::line(done.text())?;
+    }
+    stuck::report(&left_out, json);
+    done.end()?;
+    read.end().map(|()| ExitCode::SUCCESS)
+}
+
+/// The outcomes of several releases.
+#[derive(Debug, Default)]
+struct Done {
+    /// By the outcome of an audit line, and `refused` for a record that needs `--force`.
+    counts: BTreeMap<&'static str, u64>,
+    documents: Vec<Value>,
+    failed: Option<Failure>,
+}
+
+impl Done {
+    fn add(&mut self, outcome: &'static str, record: &StoredRecord) {
+        *self.counts.entry(outcome).or_default() += 1;
+        let mut document = record::summary(record);
+        document["release"] = json!(outcome);
+        self.documents.push(document);
+    }
+
+    fn text(&self) -> String {
+        let counts = self.counts.iter().map(|(outcome, number)| format!("{number} {outcome}"));
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        if counts.is_empty() { "nothing to release".to_owned() } else { counts }
+    }
+
+    /// The failure for the exit code, after the counts are printed.
+    fn end(self) -> Result<(), Failure> {
+        let number = |outcome| self.counts.get(outcome).copied().unwrap_or(0);
+        let (refused, changed) = (number("refused"), number("changed"));
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        if refused > 0 {
+            let records = count(refused, "record is", "records are");
+            let message = format!(
+                "{records} as they were: their release can do harm (`show` says \
+                                   which): --force does it"
+            );
+            return Err(Failure::Refused(message));
+        }
+        if changed > 0 {
+            let records = count(changed, "record has", "records have");
+            return Err(Failure::Changed(format!("{records} changed meanwhile: run it again")));
+        }
+        Ok(())
+    }
+}
+
+/// Shows the records, asks once, and releases each that has not changed since. After a failure, the
+/// rest stays as it is.
+async fn several(
+    admin: Admin<'_>,
+    records: &[StoredRecord],
+    consent: Consent,
+    audit: &AuditLog,
+    json: bool,
+) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    let (safe, dangerous): (Vec<_>, Vec<_>) =
+        records.iter().partition(|record| consent.force || record.dangers().is_empty());
+    if !json {
+        output::print(stuck::text(records))?;
+        for record in &dangerous {
+            let dangers: Vec<_> = record.dangers().into_iter().map(record::warning).collect();
+            let pk = plain(&format!("{}#{}", record.scope, record.key));
+            output::line(format!("left out: `{pk}`: {}", dangers.join("; ")))?;
+        }
+    }
+    for record in dangerous {
+        done.add("refused", record);
+    }
+    if safe.is_empty() {
+        return Ok(done);
+    }
+    let notes = [
+        "Have their effects happened? Check that in the systems that the operations write to."
+            .to_owned(),
+        "The next request of each key runs the operation again.".to_owned(),
+    ];
+    let records = count(safe.len() as u64, "record", "records");
+    if !consent.yes && !agreed(&notes, &format!("Release {records}?"))? {
+        let message = "the release was not confirmed, so nothing was written";
+        return Err(Failure::Refused(message.to_owned()));
+    }
+    interrupt::listen();
+    for record in safe {
+        let released = if interrupt::has_come() {
+            Err(Failure::Interrupted)
+        } else {
+            release(admin, record, consent, audit).await
+        };
+        match released {
+            Ok((outcome, _)) => done.add(outcome, record),
+            Err(failure) => {
+                if matches!(&failure, Failure::Crate(error) if error.is_outcome_unknown()) {
+                    done.add("unknown", record);
+                }
+                // The records that are left are still listed by the same command.
+                done.failed = Some(failure);
+                break;
+            }
+        }
+    }
+    Ok(done)
 }
 
 /// What to consider before an abandoned record is released.
@@ -61,6 +231,29 @@ fn abandoned(record: &StoredRecord) -> Vec<String> {
     notes
 }
 
+/// Releases one record, with its audit lines.
+async fn release(
+    admin: Admin<'_>,
+    record: &StoredRecord,
+    consent: Consent,
+    audit: &AuditLog,
+) -> Result<(&'static str, Released), Failure> {
+    audit.intend(record, consent.force)?;
+    let released =
+        if consent.force { admin.force_release(record).await } else { admin.release(record).await };
+    let outcome = match &released {
+        Ok(Released::Released) => "released",
+        Ok(Released::Gone) => "gone",
+        Ok(Released::Changed(_)) => "changed",
+        Err(error) if error.is_outcome_unknown() => "unknown",
+        Err(_) => "failed",
+    };
+    let concluded = audit.conclude(outcome, record, consent.force);
+    let released = released?;
+    concluded?;
+    Ok((outcome, released))
+}
+
 async fn report(
     admin: Admin<'_>,
     record: &StoredRecord,
@@ -68,19 +261,7 @@ async fn report(
     audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    audit.intend(record, consent.force)?;
-    let released =
-        if consent.force { admin.force_release(record).await } else { admin.release(record).await };
-    let result = match &released {
-        Ok(Released::Released) => "released",
-        Ok(Released::Gone) => "gone",
-        Ok(Released::Changed(_)) => "changed",
-        Err(error) if error.is_outcome_unknown() => "unknown",
-        Err(_) => "failed",
-    };
-    let concluded = audit.conclude(result, record, consent.force);
-    let released = released?;
-    concluded?;
+    let (result, released) = release(admin, record, consent, audit).await?;
     if let Released::Changed(now) = released {
         if json {
             output::document(json!({"release": result, "record": record::document(&now)}))?;
@@ -99,25 +280,26 @@ async fn report(
 }
 
 /// Asks for confirmation on a terminal. Fails if standard input is not a terminal.
-fn agreed(notes: &[String]) -> Result<bool, Failure> {
+pub(crate) fn agreed(notes: &[String], question: &str) -> Result<bool, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         let message = "standard input is not a terminal, so nothing was written: add --yes";
         return Err(Failure::Refused(message.to_owned()));
     }
-    Ok(ask(notes, &mut input.lock(), &mut std::io::stderr())?)
+    Ok(ask(notes, question, &mut input.lock(), &mut std::io::stderr())?)
 }
 
 /// Returns true only for `y`, `Y` or `yes`; the end of the input is a no.
 fn ask(
     notes: &[String],
+    question: &str,
     input: &mut impl BufRead,
     output: &mut impl Write,
 ) -> std::io::Result<bool> {
     for note in notes {
         writeln!(output, "{note}")?;
     }
-    write!(output, "Release this record? [y/N] ")?;
+    write!(output, "{question} [y/N] ")?;
     output.flush()?;
     let mut answer = String::new();
     input.read_line(&mut answer)?;
@@ -143,8 +325,13 @@ mod tests {
             ("x\ny\n", false),
         ] {
             let mut asked = Vec::new();
-            let answer =
-                ask(&["its lease is live".to_owned()], &mut typed.as_bytes(), &mut asked).unwrap();
+            let answer = ask(
+                &["its lease is live".to_owned()],
+                RELEASE_ONE,
+                &mut typed.as_bytes(),
+                &mut asked,
+            )
+            .unwrap();
             assert_eq!(answer, is_yes, "{typed:?}");
             let asked = String::from_utf8(asked).unwrap();
             assert_eq!(asked, "its lease is live\nRelease this record? [y/N] ");
@@ -153,7 +340,7 @@ mod tests {
 
     #[test]
     fn unreadable_input_does_not_confirm() {
-        let answer = ask(&[], &mut b"\xff\n".as_slice(), &mut Vec::new());
+        let answer = ask(&[], RELEASE_ONE, &mut b"\xff\n".as_slice(), &mut Vec::new());
         assert!(answer.is_err(), "{answer:?}");
     }
 }

@@ -7,6 +7,8 @@ use std::str::FromStr;
 /// The parts of a scan that are not read to their end, and where each goes on; `None` at its beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Resume {
+    /// Whether the scan is the first of `copy`, of items that belong to records.
+    pub(crate) is_first_of_copy: bool,
     pub(crate) parts: u32,
     pub(crate) rest: BTreeMap<u32, Option<String>>,
 }
@@ -14,14 +16,16 @@ pub(crate) struct Resume {
 impl Resume {
     /// A scan that has not begun.
     pub(crate) fn of(parts: u32) -> Self {
-        Self { parts, rest: (0..parts).map(|part| (part, None)).collect() }
+        let rest = (0..parts).map(|part| (part, None)).collect();
+        Self { is_first_of_copy: false, parts, rest }
     }
 }
 
-/// `4.0:CURSOR.2:` is the first and the third of four parts, and the third has not begun.
+/// `4.0:CURSOR.2:` is the first and the third of four parts, and the third has not begun. An `a` is
+/// before the place of the first scan of `copy`.
 impl fmt::Display for Resume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.parts)?;
+        write!(f, "{}{}", if self.is_first_of_copy { "a" } else { "" }, self.parts)?;
         for (part, cursor) in &self.rest {
             write!(f, ".{part}:")?;
             if let Some(cursor) = cursor {
@@ -41,6 +45,10 @@ impl FromStr for Resume {
 }
 
 fn read(text: &str) -> Option<Resume> {
+    let (is_first_of_copy, text) = match text.strip_prefix('a') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
     let mut segments = text.split('.');
     let parts = segments.next()?.parse().ok()?;
     let mut rest = BTreeMap::new();
@@ -49,7 +57,7 @@ fn read(text: &str) -> Option<Resume> {
         let part = part.parse().ok().filter(|part| *part < parts)?;
         rest.insert(part, (!cursor.is_empty()).then(|| cursor.to_owned()));
     }
-    (!rest.is_empty()).then_some(Resume { parts, rest })
+    (!rest.is_empty()).then_some(Resume { is_first_of_copy, parts, rest })
 }
 
 #[cfg(test)]
@@ -65,11 +73,12 @@ mod tests {
         assert!(resume.rest[&0].is_some() && resume.rest[&2].is_none());
         assert_eq!(resume.to_string(), text);
         assert_eq!(Resume::of(2).to_string(), "2.0:.1:");
+        assert_eq!("a2.0:.1:".parse::<Resume>().unwrap().to_string(), "a2.0:.1:");
     }
 
     #[test]
     fn an_invalid_position_is_rejected() {
-        for wrong in ["", "4", "x.0:", "4.4:", "4.0"] {
+        for wrong in ["", "4", "x.0:", "4.4:", "4.0", "aa4.0:"] {
             assert!(wrong.parse::<Resume>().is_err(), "{wrong}");
         }
     }

@@ -4,16 +4,16 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Page, Select};
-use dynamodb_idempotency::{Error, Idempotency};
 use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Scan;
 use crate::estimate::{Estimate, TableSize};
 use crate::failure::Failure;
-use crate::output;
 use crate::resume::Resume;
+use crate::{interrupt, output};
 
 /// The result of a scan.
 #[derive(Debug)]
@@ -24,14 +24,19 @@ pub(crate) struct Read {
     /// Where the next scan continues, if this one did not reach the end.
     pub(crate) resume: Option<Resume>,
     /// The error that stopped the scan.
-    failed: Option<Error>,
+    failed: Option<Failure>,
 }
 
 impl Read {
+    /// Whether the scan has reached its end.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.resume.is_none() && self.failed.is_none()
+    }
+
     /// Returns the error that stopped the scan, and where to continue. Called after the result is
     /// printed.
     pub(crate) fn end(self) -> Result<(), Failure> {
-        self.failed.map_or(Ok(()), |error| Err(stopped(error.into(), self.resume)))
+        self.failed.map_or(Ok(()), |cause| Err(stopped(cause, self.resume)))
     }
 }
 
@@ -56,7 +61,7 @@ struct Progress<F> {
     units: f64,
     resume: Resume,
     next: Next,
-    failed: Option<Error>,
+    failed: Option<Failure>,
     take: F,
 }
 
@@ -79,11 +84,14 @@ impl<F: FnMut(Page) -> Next> Progress<F> {
         }
     }
 
-    fn end(self, was_resumed: bool) -> Result<Read, Failure> {
+    /// `copies`: even without a whole page, something may be written, and the first of two scans done.
+    fn end(self, was_resumed: bool, copies: bool) -> Result<Read, Failure> {
         let Self { items, units, resume, failed, .. } = self;
         match failed {
             // The place given with --resume is kept.
-            Some(error) if items == 0 => Err(stopped(error.into(), was_resumed.then_some(resume))),
+            Some(cause) if items == 0 && !copies => {
+                Err(stopped(cause, was_resumed.then_some(resume)))
+            }
             failed => {
                 let resume = (!resume.rest.is_empty()).then_some(resume);
                 Ok(Read { items, units, resume, failed })
@@ -113,14 +121,24 @@ pub(crate) async fn scan_after(
     idempotency: &Idempotency,
     options: &Scan,
     select: Select,
-    work: impl AsyncFn(&Page) -> Result<(), Error>,
+    work: impl AsyncFn(&Page) -> Result<(), Failure>,
     take: impl FnMut(Page) -> Next,
 ) -> Result<Read, Failure> {
     let scope = options.scope()?;
     let admin = idempotency.admin();
-    let admin = scope.as_ref().map_or(admin, |scope| admin.within(scope));
-    let bar = begin(idempotency, options).await;
+    let is_first_of_copy = select == Select::PartItems;
+    let admin = match &scope {
+        // What belongs to a record is copied before it, whatever the scope.
+        Some(scope) if !is_first_of_copy => admin.within(scope),
+        _ => admin,
+    };
     let resume = options.resume.clone().unwrap_or_else(|| Resume::of(options.parts));
+    if resume.is_first_of_copy && !is_first_of_copy {
+        return Err(Failure::Usage("--resume has a place of `idempotency copy`".to_owned()));
+    }
+    let resume = Resume { is_first_of_copy, ..resume };
+    interrupt::listen();
+    let bar = begin(idempotency, options).await;
     let parts = resume.parts;
     let beginnings = resume.rest.clone();
     let progress = Mutex::new(Progress {
@@ -134,21 +152,24 @@ pub(crate) async fn scan_after(
     let pace = Pace::new(options.max_units);
     join_all(beginnings.into_iter().map(|(part, mut after)| {
         let (progress, pace, bar, work) = (&progress, &pace, &bar, &work);
+        let mut page_size = options.page_size;
         async move {
             loop {
                 pace.wait().await;
                 if locked(progress).is_over(options.limit) {
                     return;
                 }
-                let read = admin.page(part, parts, select, after.as_deref()).await;
-                let read = match read {
+                let admin = admin.page_size(page_size);
+                let read = match admin.page(part, parts, select, after.as_deref()).await {
+                    _ if interrupt::has_come() => Err(Failure::Interrupted),
                     Ok(brought) => work(&brought).await.map(|()| brought),
-                    Err(error) => Err(error),
+                    Err(error) => Err(error.into()),
                 };
                 let mut progress = locked(progress);
-                let Ok(brought) = read.map_err(|error| progress.failed = Some(error)) else {
+                let Ok(brought) = read.map_err(|cause| progress.failed = Some(cause)) else {
                     return;
                 };
+                page_size = brought.page_size;
                 pace.used(brought.consumed);
                 bar.inc(brought.scanned);
                 after.clone_from(&brought.next);
@@ -162,7 +183,8 @@ pub(crate) async fn scan_after(
     .await;
     bar.finish_and_clear();
     let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
-    progress.end(options.resume.is_some())
+    let copies = matches!(select, Select::PartItems | Select::RecordItems);
+    progress.end(options.resume.is_some(), copies)
 }
 
 /// Prints the estimate of a long scan and shows a progress bar on a terminal.
@@ -171,7 +193,7 @@ async fn begin(idempotency: &Idempotency, options: &Scan) -> ProgressBar {
     let size = TableSize::of(idempotency).await.unwrap_or_default();
     let estimate = Estimate::of(size, options.max_units);
     if estimate.is_long() {
-        output::note(format_args!("reading all of it takes {estimate}"));
+        output::remark(format_args!("reading all of it takes {estimate}"));
     }
     if size.items == 0 {
         return ProgressBar::new_spinner();
@@ -184,24 +206,25 @@ async fn begin(idempotency: &Idempotency, options: &Scan) -> ProgressBar {
     }
 }
 
-/// Limits the read units that all parts together use per second.
-struct Pace {
+/// Limits the units that all parts together use per second.
+#[derive(Debug)]
+pub(crate) struct Pace {
     units_per_second: f64,
     /// The time at which the units used so far are within the limit.
     paid: Mutex<Instant>,
 }
 
 impl Pace {
-    fn new(units_per_second: u32) -> Self {
+    pub(crate) fn new(units_per_second: u32) -> Self {
         Self { units_per_second: units_per_second.into(), paid: Mutex::new(Instant::now()) }
     }
 
-    async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         let paid = *locked(&self.paid);
         tokio::time::sleep_until(paid.into()).await;
     }
 
-    fn used(&self, units: f64) {
+    pub(crate) fn used(&self, units: f64) {
         if self.units_per_second > 0.0 {
             let time = Duration::from_secs_f64(units.max(0.0) / self.units_per_second);
             let mut paid = locked(&self.paid);

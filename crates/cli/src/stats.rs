@@ -22,6 +22,7 @@ struct Counts {
     completed: u64,
     failed: u64,
     released: u64,
+    blocked: u64,
     expired: u64,
     /// Of all of these, those that were started more than once.
     retried: u64,
@@ -34,6 +35,7 @@ impl Counts {
             StoredState::Completed { .. } => &mut self.completed,
             StoredState::Failed { .. } => &mut self.failed,
             StoredState::Released => &mut self.released,
+            StoredState::Blocked => &mut self.blocked,
             StoredState::Pending { .. } if record.lease_left().is_some() => &mut self.in_progress,
             StoredState::Pending { .. } => &mut self.abandoned,
         };
@@ -78,6 +80,7 @@ pub(crate) async fn run(
             "COMPLETED",
             "FAILED",
             "RELEASED",
+            "BLOCKED",
             "EXPIRED",
             "RETRIED",
         ];
@@ -90,19 +93,22 @@ pub(crate) async fn run(
 }
 
 fn row(name: &str, counts: &Counts) -> Vec<String> {
-    let Counts { in_progress, abandoned, completed, failed, released, expired, retried } = *counts;
-    let numbers = [in_progress, abandoned, completed, failed, released, expired, retried];
+    let Counts { in_progress, abandoned, completed, failed, released, blocked, expired, retried } =
+        *counts;
+    let numbers = [in_progress, abandoned, completed, failed, released, blocked, expired, retried];
     std::iter::once(plain(name)).chain(numbers.map(|number| number.to_string())).collect()
 }
 
 fn document(counts: &Counts) -> Value {
-    let Counts { in_progress, abandoned, completed, failed, released, expired, retried } = *counts;
+    let Counts { in_progress, abandoned, completed, failed, released, blocked, expired, retried } =
+        *counts;
     json!({
         "in_progress": in_progress,
         "abandoned": abandoned,
         "completed": completed,
         "failed": failed,
         "released": released,
+        "blocked": blocked,
         "expired": expired,
         "retried": retried,
     })

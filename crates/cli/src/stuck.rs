@@ -9,7 +9,7 @@ use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Select, StoredRecord, Unreadable};
 use serde_json::{Value, json};
 
-use crate::args::Scan;
+use crate::args::{Scan, Which};
 use crate::failure::Failure;
 use crate::hints::Hints;
 use crate::scan::{Next, Read, scan};
@@ -19,39 +19,70 @@ use crate::{output, record, table};
 pub(crate) async fn run(
     idempotency: &Idempotency,
     options: &Scan,
-    older_than: Duration,
+    which: Which,
     hints: &Hints,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let Found { stuck, left_out, read } = find(idempotency, options, which).await?;
+    if json {
+        let stuck: Vec<_> = stuck.iter().map(record::summary).collect();
+        output::document(json!({"stuck": stuck, "read": document(&read)}))?;
+    } else {
+        output::print(text(&stuck))?;
+        let operations = count(stuck.len() as u64, "operation", "operations");
+        let state = match (which.failed, stuck.len()) {
+            (true, _) => "failed",
+            (false, 1) => "is stuck",
+            (false, _) => "are stuck",
+        };
+        output::line(format!("{operations} {state}; {}", text_of(&read)))?;
+        output::line(next(&stuck, &left_out, hints))?;
+    }
+    report(&left_out, json);
+    read.end().map(|()| ExitCode::SUCCESS)
+}
+
+/// Operations that do not run, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) stuck: Vec<StoredRecord>,
+    pub(crate) left_out: LeftOut,
+    pub(crate) read: Read,
+}
+
+pub(crate) async fn find(
+    idempotency: &Idempotency,
+    options: &Scan,
+    which: Which,
+) -> Result<Found, Failure> {
     let (mut stuck, mut left_out) = (Vec::new(), LeftOut::default());
-    let read = scan(idempotency, options, Select::Pending, |page| {
+    let select = if which.failed { Select::Failed } else { Select::Pending };
+    let read = scan(idempotency, options, select, |page| {
         let is_stuck = |record: &StoredRecord| {
             // After its retention a record counts as absent and affects no request.
-            !record.is_expired() && record.abandoned_for().is_some_and(|over| over >= older_than)
+            !record.is_expired() && over(record).is_some_and(|over| over >= which.older_than)
         };
         stuck.extend(page.records.into_iter().filter(is_stuck));
         left_out.add(page.unreadable);
         Next::GoesOn
     })
     .await?;
-    stuck.sort_by_key(|record| std::cmp::Reverse(record.abandoned_for()));
-    if json {
-        let stuck: Vec<_> = stuck.iter().map(record::summary).collect();
-        output::document(json!({"stuck": stuck, "read": document(&read)}))?;
-    } else {
-        output::print(text(&stuck))?;
-        let operations = count(stuck.len() as u64, "operation is", "operations are");
-        output::line(format!("{operations} stuck; {}", text_of(&read)))?;
-        output::line(next(&stuck, hints))?;
-    }
-    report(&left_out, json);
-    read.end().map(|()| ExitCode::SUCCESS)
+    stuck.sort_by_key(|record| std::cmp::Reverse(over(record)));
+    Ok(Found { stuck, left_out, read })
+}
+
+/// How long a record has been abandoned or failed.
+fn over(record: &StoredRecord) -> Option<Duration> {
+    record.abandoned_for().or_else(|| record::failed_for(record))
 }
 
 /// What to do now.
-fn next(stuck: &[StoredRecord], hints: &Hints) -> String {
+fn next(stuck: &[StoredRecord], left_out: &LeftOut, hints: &Hints) -> String {
     match stuck.first() {
-        None => "next: nothing".to_owned(),
+        None if left_out.unreadable.is_empty() => "next: nothing".to_owned(),
+        None => {
+            "next: look at the records that cannot be read: no request of their keys runs".into()
+        }
         Some(first) => format!("next: {}", hints.command("show", first)),
     }
 }
@@ -72,7 +103,7 @@ pub(crate) fn document(read: &Read) -> Value {
     json!({"items": read.items, "read_units": read.units, "resume": resume})
 }
 
-fn text(stuck: &[StoredRecord]) -> String {
+pub(crate) fn text(stuck: &[StoredRecord]) -> String {
     if stuck.is_empty() {
         return String::new();
     }
@@ -85,15 +116,14 @@ fn text(stuck: &[StoredRecord]) -> String {
                 record.key_hash(),
                 record.attempt.to_string(),
                 time_and_distance(record.created_at, record.seen_at),
-                span(record.abandoned_for().unwrap_or_default()),
+                span(over(record).unwrap_or_default()),
                 record.steps.as_ref().map_or(0, BTreeMap::len).to_string(),
             ]
         })
         .collect();
-    table::render(
-        &["SCOPE", "KEY", "IN LOGS", "ATTEMPT", "STARTED", "LEASE OVER FOR", "STEPS"],
-        &rows,
-    )
+    let is_failed = stuck.iter().all(|record| record::failed_for(record).is_some());
+    let over = if is_failed { "FAILED FOR" } else { "LEASE OVER FOR" };
+    table::render(&["SCOPE", "KEY", "IN LOGS", "ATTEMPT", "STARTED", over, "STEPS"], &rows)
 }
 
 /// Reports what a scan has left out: records of an unknown form by their keys, and the items of other

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::process::ExitCode;
 
+use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Page, Select};
-use dynamodb_idempotency::{Error, Idempotency};
 use futures_util::future::try_join_all;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, Failure> {
     let admin = idempotency.admin();
     let (deleted, mut expired, mut left_out) = (Cell::new(0_u64), 0_u64, LeftOut::default());
-    let sweep = async |page: &Page| -> Result<(), Error> {
+    let sweep = async |page: &Page| -> Result<(), Failure> {
         if !delete {
             return Ok(());
         }

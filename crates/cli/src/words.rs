@@ -23,14 +23,16 @@ pub(crate) fn plain_lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a character does nothing to a terminal but appear on it.
+/// Whether a character does nothing to a terminal but appear on it. Controls, separators and invisible
+/// characters do not: two keys that differ look different.
 pub(crate) fn is_plain(c: char) -> bool {
-    !c.is_control() && !is_direction(c)
-}
-
-/// What turns the order of the characters around it.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // Behind a letter, so that an accent is not escaped.
+    let mut text = [b'a', 0, 0, 0, 0];
+    let length = 1 + c.encode_utf8(&mut text[1..]).len();
+    std::str::from_utf8(&text[..length]).is_ok_and(|text| text.escape_debug().count() == 2)
 }
 
 /// `2026-11-21T17:00:00Z`
@@ -110,5 +112,18 @@ mod tests {
     fn a_key_does_not_drive_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\n\u{202e}é"), "a\\u{1b}[2Jb\\u{a}\\u{202e}é");
         assert_eq!(plain_lines("a\nb\u{7}"), "a\nb\\u{7}");
+    }
+
+    #[test]
+    fn keys_that_differ_look_different() {
+        for hidden in
+            ['\u{200b}', '\u{2028}', '\u{2029}', '\u{feff}', '\u{a0}', '\u{e0041}', '\u{85}']
+        {
+            let key = format!("order{hidden}42");
+            assert_eq!(plain(&key), format!("order{}42", hidden.escape_unicode()));
+        }
+        for shown in ["e\u{301}", "สวัสดี", "日本", "a'b\"c\\", "🙂"] {
+            assert_eq!(plain(shown), shown);
+        }
     }
 }

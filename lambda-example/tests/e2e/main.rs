@@ -27,6 +27,7 @@ mod pages;
 mod process;
 mod project;
 mod queue;
+mod restore;
 mod runtime_api;
 mod settings;
 mod snapshot;

@@ -23,6 +23,8 @@
 //! ```
 
 mod answer;
+mod block;
+mod copy;
 mod json;
 mod record;
 mod release;
@@ -30,6 +32,8 @@ mod scan;
 mod sweep;
 
 pub use self::answer::StoredAnswer;
+pub use self::block::Blocked;
+pub use self::copy::{Copied, CopyMode, SourceItem};
 pub use self::record::{Danger, StoredRecord, StoredState};
 pub use self::release::Released;
 pub use self::scan::{Page, Select, Unreadable};
@@ -61,7 +65,7 @@ impl Idempotency {
     #[must_use]
     #[doc(hidden)]
     pub fn admin(&self) -> Admin<'_> {
-        Admin { core: &self.core, scope: None }
+        Admin { core: &self.core, scope: None, page_size: None }
     }
 }
 
@@ -88,6 +92,8 @@ pub struct Admin<'a> {
     core: &'a Core,
     /// The scope that limits scans.
     scope: Option<&'a Scope>,
+    /// The number of items after which a page of a scan ends.
+    page_size: Option<u32>,
 }
 
 impl<'a> Admin<'a> {

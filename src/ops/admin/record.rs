@@ -73,9 +73,7 @@ pub struct StoredRecord {
 /// let record = pending.read().await?.expect("a record");
 /// match record.state {
 ///     StoredState::Pending { lease_expires_at } => assert!(lease_expires_at > record.seen_at),
-///     StoredState::Completed { .. } | StoredState::Failed { .. } | StoredState::Released => {
-///         panic!("not pending")
-///     }
+///     other => panic!("{other:?}"),
 /// }
 /// # Ok(()) });
 /// ```
@@ -102,6 +100,9 @@ pub enum StoredState {
     },
     /// No call owns the record: the next request runs the operation, whatever its payload.
     Released,
+    /// An operator has blocked the key: the record has the fingerprint of no request, all zeros, so
+    /// every request is a mismatch until the record expires or is released.
+    Blocked,
 }
 
 /// A reason why releasing a record can do harm.
@@ -123,6 +124,8 @@ pub enum Danger {
     Completed,
     /// Some of its steps have completed: they would run again.
     Steps,
+    /// An operator has blocked the key, because its effect has happened: it would happen again.
+    Blocked,
 }
 
 impl StoredRecord {
@@ -158,6 +161,11 @@ impl StoredRecord {
             scope: record_key.scope().to_owned(),
             key: record_key.key().to_owned(),
             state: match header.state {
+                State::Pending { .. } | State::Completed | State::Failed
+                    if fingerprint.is_blocker() =>
+                {
+                    StoredState::Blocked
+                }
                 State::Pending { lease_expires_at } => {
                     StoredState::Pending { lease_expires_at: lease_expires_at.to_system() }
                 }
@@ -181,8 +189,20 @@ impl StoredRecord {
         })
     }
 
+    /// `expires_at` as stored, in epoch seconds.
+    pub(super) fn epoch_expiry(&self) -> i64 {
+        Timestamp::from_system(self.expires_at).millis() / 1000
+    }
+
+    /// The lease of an owner. A blocker has no owner.
     fn lease_expires_at(&self) -> Option<SystemTime> {
-        self.version.lease_expires_at.map(Timestamp::to_system)
+        match self.state {
+            StoredState::Pending { lease_expires_at } => Some(lease_expires_at),
+            StoredState::Completed { .. }
+            | StoredState::Failed { .. }
+            | StoredState::Released
+            | StoredState::Blocked => None,
+        }
     }
 
     /// Returns the stored status: `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
@@ -218,8 +238,8 @@ impl StoredRecord {
 
     /// Returns how long the owner's lease had been expired at the read.
     ///
-    /// `None` if the lease is live, or if the operation has ended. The next request takes over an
-    /// abandoned operation, if its policy allows that.
+    /// `None` if the lease is live, or if the operation has ended or is blocked. The next request takes
+    /// over an abandoned operation, if its policy allows that.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {
@@ -282,8 +302,9 @@ impl StoredRecord {
             Danger::LiveLease => self.lease_left().is_some(),
             Danger::Completed => matches!(self.state, StoredState::Completed { .. }),
             Danger::Steps => self.steps.as_ref().is_some_and(|steps| !steps.is_empty()),
+            Danger::Blocked => self.state == StoredState::Blocked,
         };
-        let all = [Danger::LiveLease, Danger::Completed, Danger::Steps];
+        let all = [Danger::LiveLease, Danger::Completed, Danger::Steps, Danger::Blocked];
         all.into_iter().filter(applies).collect()
     }
 

@@ -3,7 +3,7 @@
 use super::{Admin, StoredRecord, StoredState};
 use crate::error::{Error, ErrorKind};
 use crate::store::WriteResult;
-use crate::store::record::Item;
+use crate::store::record::{Item, random_owner};
 
 /// The result of a release.
 ///
@@ -40,7 +40,7 @@ impl Admin<'_> {
     /// Releases a record if it has not changed since it was read.
     ///
     /// Owner, state, lease and number of steps must be the same. The answer and the steps are
-    /// removed; the number of attempts stays.
+    /// removed; the number of attempts stays. The owner becomes an id that no call has.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -97,15 +97,19 @@ impl Admin<'_> {
     pub async fn force_release(&self, record: &StoredRecord) -> Result<Released, Error> {
         let table = self.table();
         let StoredRecord { record_key, attempt, version, .. } = record;
-        let reply = table.release_seen(record_key, *attempt, version).await;
+        // A fresh id: a call that finds its own id knows that its own write released the record.
+        let owner = random_owner()?;
+        let reply = table.release_seen(record_key, owner, *attempt, version).await;
         match known(reply.outcome, "it is unknown whether the record is released: read it again")? {
             Ok(()) => Ok(Released::Released),
             Err(None) => Ok(Released::Gone),
             Err(Some(item)) => {
                 let now = self.core.judging_time(reply.time)?;
                 let now = StoredRecord::read(self.core, record_key.clone(), item, now)?;
-                // Released by an earlier try whose response was lost, or by another request.
-                let is_released = now.state == StoredState::Released && now.owner == record.owner;
+                // Released by an earlier try whose response was lost, or by another request. No attempt
+                // has started since.
+                let is_released = now.state == StoredState::Released
+                    && (now.attempt, now.created_at) == (record.attempt, record.created_at);
                 Ok(if is_released { Released::Released } else { Released::Changed(Box::new(now)) })
             }
         }

@@ -7,9 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use super::{Admin, Expired, StoredRecord};
+use super::{Admin, Expired, SourceItem, StoredRecord};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Status;
+use crate::store::Consistency;
+use crate::store::admin::{NoPage, ScanRequest};
 use crate::store::key::{RecordKey, Scope};
 use crate::store::record::Item;
 use crate::store::schema::Attribute;
@@ -36,11 +39,19 @@ pub enum Select {
     /// All records.
     #[default]
     All,
-    /// Records of operations that have not ended.
+    /// Records of operations that have not ended, and blockers.
     Pending,
+    /// Records of failures that are kept.
+    Failed,
     /// No records. Instead, [`Page::expired`] has the items that have been expired for more than an
     /// hour, including the parts of large answers.
     Expired,
+    /// No records. Instead, [`Page::items`] has the crate's items that belong to a record but are none,
+    /// such as the parts of large answers, in the whole table. Reads are strongly consistent.
+    PartItems,
+    /// No records. Instead, [`Page::items`] has the items that represent a record, of any format. Reads
+    /// are strongly consistent.
+    RecordItems,
 }
 
 /// The result of one request of a scan.
@@ -70,6 +81,8 @@ pub struct Page {
     pub records: Vec<StoredRecord>,
     /// Under [`Select::Expired`], the items that [`Admin::delete_expired`] can delete.
     pub expired: Vec<Expired>,
+    /// Under [`Select::PartItems`] and [`Select::RecordItems`], the items that [`Admin::copy`] can copy.
+    pub items: Vec<SourceItem>,
     /// Items that are not records of a layout that this version knows.
     pub unreadable: Vec<Unreadable>,
     /// The position at which this part continues; `None` at its end. Another process can continue the
@@ -79,7 +92,14 @@ pub struct Page {
     pub scanned: u64,
     /// The consumed read units; 0 if DynamoDB does not report them.
     pub consumed: f64,
+    /// The number of items after which the next page of this part should end, for
+    /// [`Admin::page_size`]: the one that was asked for, or a smaller one if requests timed out.
+    pub page_size: Option<u32>,
 }
+
+/// The size of the first page after one without a size has timed out. A page of 1 MB has at least
+/// about twice as many records, unless their answers are large.
+const FIRST_SMALLER_PAGE: u32 = 512;
 
 /// An item that this version does not understand.
 ///
@@ -149,13 +169,33 @@ impl<'a> Admin<'a> {
         Self { scope: Some(scope), ..self }
     }
 
+    /// Ends each page of a scan after this number of items. By default a page ends after 1 MB.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::admin::Select;
+    ///
+    /// sandbox.record("payments", "order-42").completed("re_1").await?;
+    /// sandbox.record("payments", "order-43").completed("re_2").await?;
+    /// let page = idempotency.admin().page_size(Some(1)).page(0, 1, Select::All, None).await?;
+    /// assert_eq!((page.records.len(), page.next.is_some()), (1, true));
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn page_size(self, items: Option<u32>) -> Self {
+        Self { page_size: items.map(|items| items.max(1)), ..self }
+    }
+
     /// Reads one page, of up to 1 MB, from one part of the table.
     ///
     /// The table is divided into `parts` parts, and `part` is the number of one of them, from 0. `after` is
     /// [`next`](Page::next) of its previous page; `None` for its first page. Parts can be read concurrently.
     ///
-    /// Reads are eventually consistent: a record that was written less than a second ago may be
-    /// missing. In a table with a composite key, part 0 contains all records.
+    /// Reads are eventually consistent, unless `select` says otherwise: a record that was written less
+    /// than a second ago may be missing. In a table with a composite key, part 0 contains all records.
+    ///
+    /// If there is no response within [`Builder::request_timeout`](crate::Builder::request_timeout), the
+    /// page is requested again with half of the items, down to one.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -188,50 +228,97 @@ impl<'a> Admin<'a> {
     ) -> Result<Page, Error> {
         let table = self.table();
         let status = match select {
-            Select::All | Select::Expired => None,
+            Select::All | Select::Expired | Select::PartItems | Select::RecordItems => None,
             Select::Pending => Some(Status::Pending),
+            Select::Failed => Some(Status::Failed),
+        };
+        let consistency = match select {
+            Select::All | Select::Pending | Select::Failed | Select::Expired => {
+                Consistency::Eventual
+            }
+            Select::PartItems | Select::RecordItems => Consistency::Strong,
         };
         let prefix = self.scope.map(Scope::as_str);
         let after = after.map(key_at_position).transpose()?;
-        let reply = table.scan((part, parts), (status, prefix), after).await;
-        let read = reply.outcome?;
-        let now = self.core.judging_time(reply.time)?;
+        let mut page_size = self.page_size;
+        let (read, now) = loop {
+            let request = ScanRequest {
+                part: (part, parts),
+                status,
+                prefix,
+                after: after.clone(),
+                items_at_most: page_size,
+                consistency,
+            };
+            let reply = table.scan(request).await;
+            match reply.outcome {
+                Ok(read) => break (read, self.core.judging_time(reply.time)?),
+                Err(NoPage::TimedOut(_)) if page_size != Some(1) => {
+                    page_size = Some(page_size.map_or(FIRST_SMALLER_PAGE, |items| items / 2));
+                }
+                Err(NoPage::TimedOut(error) | NoPage::Failed(error)) => return Err(error),
+            }
+        };
         let mut page = Page {
             next: read.next.as_ref().map(position_after),
             scanned: read.scanned,
             consumed: read.consumed,
+            page_size,
             ..Page::default()
         };
         for item in read.items {
-            let pk = item.get(table.schema.key_name()).and_then(|pk| pk.as_s().ok()).cloned();
-            let text = pk.as_deref().unwrap_or_default();
-            // A common prefix is not enough.
-            let is_within = |scope| {
-                text.strip_prefix(scope).is_some_and(|rest: &str| rest.starts_with(['#', '/']))
-            };
-            if !prefix.is_none_or(is_within) {
-                continue;
-            }
-            let key = RecordKey::of_item(text);
-            let has = |attribute| item.contains_key(table.schema.name(attribute));
-            let is_record = key.is_some() && has(Attribute::Owner) && has(Attribute::Format);
-            let result = match (key, select) {
-                (None, _) => Err(no_key(text)),
-                (Some(key), Select::Expired) => {
-                    table.long_expired(key, item, now).map(|expired| page.expired.extend(expired))
-                }
-                (Some(key), Select::All | Select::Pending) if key.is_of_part() => continue,
-                (Some(key), Select::All | Select::Pending) => {
-                    StoredRecord::read(self.core, key, item, now)
-                        .map(|record| page.records.push(record))
-                }
-            };
-            if let Err(error) = result {
-                page.unreadable.push(Unreadable { pk, is_record, reason: error.to_string() });
-            }
+            self.add(&mut page, item, select, now);
         }
         Ok(page)
     }
+
+    /// Adds an item to a page, if it is selected.
+    fn add(&self, page: &mut Page, item: Item, select: Select, now: Timestamp) {
+        let table = self.table();
+        let pk = item.get(table.schema.key_name()).and_then(|pk| pk.as_s().ok()).cloned();
+        let text = pk.as_deref().unwrap_or_default();
+        // A common prefix is not enough.
+        let is_within = |scope: &Scope| {
+            let rest = text.strip_prefix(scope.as_str());
+            rest.is_some_and(|rest| rest.starts_with(['#', '/']))
+        };
+        if !self.scope.is_none_or(is_within) {
+            return;
+        }
+        let key = RecordKey::of_item(text);
+        let has = |attribute| item.contains_key(table.schema.name(attribute));
+        let is_record = key.is_some() && has(Attribute::Owner) && has(Attribute::Format);
+        let result = match (key, select) {
+            // Reported by the scan of records.
+            (None, Select::PartItems) => return,
+            (None, _) => Err(no_key(text)),
+            (Some(key), Select::Expired) => {
+                table.long_expired(key, item, now).map(|expired| page.expired.extend(expired))
+            }
+            (Some(key), Select::PartItems | Select::RecordItems) => {
+                let is_selected = key.is_of_part() == (select == Select::PartItems);
+                if is_selected && is_record {
+                    page.items.push(SourceItem::new(&table.schema, key, item, now));
+                }
+                if is_selected && !is_record { Err(no_record(text)) } else { Ok(()) }
+            }
+            (Some(key), Select::All | Select::Pending | Select::Failed) if key.is_of_part() => {
+                return;
+            }
+            (Some(key), Select::All | Select::Pending | Select::Failed) => {
+                StoredRecord::read(self.core, key, item, now)
+                    .map(|record| page.records.push(record))
+            }
+        };
+        if let Err(error) = result {
+            page.unreadable.push(Unreadable { pk, is_record, reason: error.to_string() });
+        }
+    }
+}
+
+fn no_record(pk: &str) -> Error {
+    let message = format!("the item `{pk}` has no owner and no format: it is not a record");
+    Error::new(ErrorKind::UnknownRecord, message)
 }
 
 fn no_key(pk: &str) -> Error {

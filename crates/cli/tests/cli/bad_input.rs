@@ -8,12 +8,14 @@ use tokio::net::TcpListener;
 use crate::support::{Store, abandoned, ended, n, pending, program, run, s, with};
 
 /// Each command that reads or writes records.
-const COMMANDS: [&[&str]; 5] = [
+const COMMANDS: [&[&str]; 7] = [
     &["show", "payments", "k"],
     &["stuck"],
     &["stats"],
     &["release", "payments", "k", "--yes", "--force"],
     &["watch", "payments", "k"],
+    &["block", "--scope", "payments", "k", "--yes"],
+    &["release", "--stuck", "--yes"],
 ];
 
 #[tokio::test]
@@ -221,6 +223,12 @@ async fn a_wrong_command_line_is_code_2() {
         &["--table", "table", "--attribute", "color=c", "stats"],
         &["--table", "table", "--composite-key", "PK", "stats"],
         &["--table", "table", "unstick"],
+        &["--table", "table", "stats", "--page-size", "0"],
+        &["--table", "table", "--request-timeout", "0s", "stats"],
+        &["copy", "--from", "table", "--to", "t", "--yes"],
+        &["copy", "--from", "table"],
+        &["--table", "table", "block", "--scope", "a#b", "k", "--yes"],
+        &["--table", "table", "block", "k", "--yes"],
     ] {
         let ended = run(args).await;
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{ended:?}");
@@ -249,6 +257,21 @@ async fn programs_get_whole_sentences() {
         let ended = run(&[&["--json"], args].concat()).await;
         assert_eq!(ended.json_error()["message"], expected, "{ended:?}");
     }
+}
+
+/// For `-1` clap says `-- -1`, which does not work before options, and names half of `-1a`.
+#[tokio::test]
+async fn a_key_that_begins_with_a_dash_is_explained() {
+    for command in ["show", "watch", "release"] {
+        let ended = run(&["--table", "table", command, "payments", "-1a", "--sha256"]).await;
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.err.contains("follows `--`, after all options: `-- SCOPE KEY`"), "{ended:?}");
+        assert!(!ended.err.contains("'-- -"), "{ended:?}");
+    }
+    let store = Store::open().await;
+    store.put(abandoned("payments#-1a", 60)).await;
+    let shown = store.run(&["show", "--json", "--", "payments", "-1a"]).await;
+    assert_eq!(shown.code, 0, "{shown:?}");
 }
 
 #[tokio::test]

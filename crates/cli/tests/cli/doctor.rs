@@ -7,7 +7,10 @@ use aws_sdk_dynamodb::types::{
 use dynamodb_idempotency::{Attribute, TableSchema};
 use serde_json::{Value, json};
 
-use crate::support::{Store, s};
+use dynamodb_idempotency::Policy;
+use dynamodb_idempotency::policy::{Compression, LargeAnswers};
+
+use crate::support::{Store, completed, map, n, s, with};
 
 fn of<'a>(findings: &'a Value, subject: &str) -> &'a Value {
     let mut findings = findings["findings"].as_array().unwrap().iter();
@@ -30,6 +33,7 @@ async fn the_table_that_create_table_makes_is_well() {
         "records of refunds/v2",
         "billing",
         "replicas",
+        "sample",
         "latency",
         "clock",
     ];
@@ -85,7 +89,7 @@ async fn no_table_is_an_error_for_pipelines() {
 async fn an_unreachable_endpoint_fails_a_pipeline() {
     let store = Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
     let sick = store.run(&["--json", "doctor", "--scope", "payments"]).await;
-    assert_eq!(sick.code, 1, "{sick:?}");
+    assert_eq!(sick.code, 6, "{sick:?}");
     let findings = sick.json();
     assert_eq!(findings["findings"].as_array().map(Vec::len), Some(1), "{findings}");
     let connection = of(&findings, "connection");
@@ -100,7 +104,7 @@ async fn a_store_that_fails_is_an_error_after_the_settings() {
     let store = Store::open().await;
     let failing = store.failing("GetItem", 500, "InternalServerError").await;
     let sick = failing.run(&["--json", "doctor", "--scope", "payments"]).await;
-    assert_eq!(sick.code, 1, "{sick:?}");
+    assert_eq!(sick.code, 6, "{sick:?}");
     for (subject, severity) in [("keys", "ok"), ("billing", "ok"), ("connection", "error")] {
         assert_eq!(of(&sick.json(), subject)["severity"], severity, "{sick:?}");
     }
@@ -175,4 +179,106 @@ async fn settings_that_cost_requests_are_warnings() {
         assert_eq!(finding["severity"], "warning", "{finding}");
         assert!(finding["detail"].as_str().unwrap().contains(word), "{finding}");
     }
+}
+
+/// The details of the findings about the sample.
+fn sampled(findings: &Value) -> Vec<(String, String)> {
+    let all = findings["findings"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    all.filter(|one| one["subject"] == "sample")
+        .map(|one| (text(&one["severity"]), text(&one["detail"])))
+        .collect()
+}
+
+#[tokio::test]
+async fn records_that_cannot_be_read_fail_a_pipeline() {
+    let store = Store::open().await;
+    for number in 0..40 {
+        store.put(completed(&format!("payments#{number}"))).await;
+    }
+    let unavailable = map(&[("unavailable", s("it is too large"))]);
+    store.put(with(completed("payments#large"), "response", unavailable)).await;
+    store.put([("pk".to_owned(), s("CUSTOMER#1"))].into()).await;
+    let well = store.json(&["doctor"]).await;
+    let readable = ("ok".to_owned(), "41 records of payments can be read".to_owned());
+    assert_eq!(sampled(&well), std::slice::from_ref(&readable), "{well}");
+
+    // As AWS CLI 1 restores them.
+    let bytes = |bytes: &[u8]| {
+        let blob = aws_sdk_dynamodb::primitives::Blob::new(bytes);
+        aws_sdk_dynamodb::types::AttributeValue::B(blob)
+    };
+    for item in [
+        with(completed("refunds#fingerprint"), "fingerprint", bytes(b"AQcHBw==")),
+        with(completed("refunds#answer"), "response", bytes(b"AUFBQUFBQUFB")),
+        with(completed("refunds#newer"), "format", n(9)),
+    ] {
+        let pk = item["pk"].as_s().unwrap().clone();
+        store.put(item).await;
+        let sick = store.run(&["--json", "doctor"]).await;
+        assert_eq!(sick.code, 1, "{sick:?}");
+        let found = sampled(&sick.json());
+        let [(severity, detail)] = &found[..] else { panic!("{found:?}") };
+        assert!(
+            severity == "error" && detail.contains(&format!("`{pk}` cannot be read")),
+            "{detail}"
+        );
+        // Of the scopes that are named, if some are.
+        let scoped = store.json(&["doctor", "--scope", "payments"]).await;
+        assert_eq!(sampled(&scoped), std::slice::from_ref(&readable), "{scoped}");
+        let sick = store.run(&["doctor", "--scope", "payments", "--scope", "refunds"]).await;
+        assert_eq!(sick.code, 1, "{sick:?}");
+        let key = aws_sdk_dynamodb::types::AttributeValue::S(pk);
+        let delete = store.client.delete_item().table_name(&store.table).key("pk", key);
+        delete.send().await.unwrap();
+    }
+    let denying = store.failing("Scan", 400, "AccessDeniedException").await;
+    let found = sampled(&denying.json(&["doctor"]).await);
+    assert_eq!(found[0].0, "warning", "{found:?}");
+}
+
+#[tokio::test]
+async fn an_answer_whose_parts_are_missing_cannot_be_read() {
+    let store = Store::open().await;
+    let in_parts = |policy: Policy| {
+        let policy = policy.compression(Compression::Off);
+        policy.large_answers(LargeAnswers::InParts { above: 1024 })
+    };
+    store.done(store.builder().policy(in_parts), "k", &"x".repeat(70_000)).await;
+    assert_eq!(sampled(&store.json(&["doctor"]).await)[0].0, "ok");
+    for item in store.items().await {
+        let pk = item["pk"].clone();
+        if pk.as_s().unwrap().contains("/%p/") {
+            let delete = store.client.delete_item().table_name(&store.table).key("pk", pk);
+            delete.send().await.unwrap();
+        }
+    }
+    let sick = store.run(&["--json", "doctor"]).await;
+    assert_eq!((sick.code, sampled(&sick.json())[0].0.as_str()), (1, "error"), "{sick:?}");
+}
+
+/// DynamoDB says of a table that it was restored, and from what.
+#[tokio::test]
+async fn what_a_restore_leaves_out_is_listed() {
+    let store = Store::open().await;
+    let description = |is_in_progress: bool| {
+        json!({"Table": {
+            "TableName": store.table, "TableStatus": "ACTIVE", "DeletionProtectionEnabled": false,
+            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+            "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+            "RestoreSummary": {
+                "SourceTableArn": "arn:aws:dynamodb:eu-west-1:1:table/old",
+                "RestoreDateTime": 1_700_000_000, "RestoreInProgress": is_in_progress,
+            },
+        }})
+    };
+    let restored = store.answering("DescribeTable", &store.table, &description(false)).await;
+    let findings = restored.json(&["doctor"]).await;
+    let restore = of(&findings, "restore");
+    assert_eq!(restore["severity"], "warning");
+    let detail = restore["detail"].as_str().unwrap();
+    assert!(detail.ends_with("table/old, without: deletion protection, backups"), "{detail}");
+    let restoring = store.answering("DescribeTable", &store.table, &description(true)).await;
+    let sick = restoring.run(&["--json", "doctor"]).await;
+    assert_eq!((sick.code, &of(&sick.json(), "restore")["severity"]), (1, &json!("error")));
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails so")]
 
 mod bad_input;
+mod block;
+mod copy;
 mod doctor;
 mod manual;
 mod release;

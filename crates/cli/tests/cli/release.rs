@@ -1,8 +1,10 @@
 //! `idempotency release`: exactly what was shown, or nothing.
 
 use std::process::Stdio;
+use std::sync::Mutex;
 
 use dynamodb_idempotency::signals::hashed_key;
+use dynamodb_idempotency::{Error, ErrorKind, RunError};
 use serde_json::{Value, json};
 
 use crate::support::{Item, Store, abandoned, completed, ended, map, n, pending, program, s, with};
@@ -258,4 +260,150 @@ async fn an_audit_log_that_cannot_be_written_stops_the_release() {
     let full = store.run(&[&release[..], &["--audit-log", "/dev/full"]].concat()).await;
     assert!(full.error(1).contains("nothing was written to the table"), "{full:?}");
     assert_eq!(store.item("payments#k").await, Some(item));
+}
+
+/// Many abandoned operations, one with a step, and what is not stuck.
+async fn many() -> Store {
+    let store = Store::open().await;
+    for number in 0..30 {
+        store.put(abandoned(&format!("payments#{number:02}"), 7_200)).await;
+    }
+    let steps = map(&[("reserve", s("1"))]);
+    store.put(with(abandoned("payments#stepped", 7_200), "steps", steps)).await;
+    store.put(abandoned("payments#young", 60)).await;
+    store.put(abandoned("refunds#other", 7_200)).await;
+    store.put(pending("payments#live")).await;
+    store
+}
+
+async fn released(store: &Store) -> usize {
+    let items = store.items().await;
+    items.iter().filter(|item| item["status"] == s("RELEASED")).count()
+}
+
+const MANY: [&str; 6] = ["release", "--stuck", "--scope", "payments", "--older-than", "1h"];
+
+#[tokio::test]
+async fn many_stuck_keys_are_made_free() {
+    let store = many().await;
+    let unconfirmed = store.run(&MANY).await;
+    assert_eq!(unconfirmed.code, 4, "{unconfirmed:?}");
+    assert!(unconfirmed.err.contains("--yes"), "{unconfirmed:?}");
+    assert_eq!(released(&store).await, 0);
+
+    let audited = [&MANY[..], &["--yes", "--reason", "incident 7"]].concat();
+    let done = store.run(&audited).await;
+    // One of them has a step.
+    assert_eq!(done.code, 4, "{done:?}");
+    assert!(done.out.contains("1 refused, 30 released"), "{done:?}");
+    assert!(done.out.contains("left out: `payments#stepped`: steps of it are done"), "{done:?}");
+    let lines = done.err.lines().filter(|line| line.contains("incident 7")).count();
+    assert_eq!((lines, released(&store).await), (60, 30), "{done:?}");
+
+    let forced = store.json(&[&MANY[..], &["--yes", "--force"]].concat()).await;
+    assert_eq!(forced["releases"].as_array().map(Vec::len), Some(1), "{forced}");
+    assert_eq!(
+        (&forced["releases"][0]["release"], &forced["releases"][0]["key"]),
+        (&json!("released"), &json!("stepped"))
+    );
+    for pk in ["payments#young", "refunds#other", "payments#live"] {
+        assert!(!store.is_released(pk).await, "{pk}");
+    }
+    let nothing = store.run(&[&MANY[..], &["--yes"]].concat()).await;
+    assert!(nothing.code == 0 && nothing.out.contains("nothing to release"), "{nothing:?}");
+    let estimate = store.json(&[&MANY[..], &["--estimate"]].concat()).await;
+    assert!(estimate["read_units"].is_number(), "{estimate}");
+}
+
+/// After an error the same command does the rest.
+#[tokio::test]
+async fn an_interrupted_release_of_many_goes_on() {
+    let store = many().await;
+    let updates = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let failing = store.failing_when(move |request| {
+        request.contains(".UpdateItem")
+            && updates.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= 10
+    });
+    let all = [&MANY[..], &["--yes", "--force", "--json"]].concat();
+    let stopped = failing.await.run(&all).await;
+    assert_eq!(stopped.code, 6, "{stopped:?}");
+    let outcomes = |document: &Value, outcome: &str| {
+        let all = document["releases"].as_array().unwrap().iter();
+        all.filter(|one| one["release"] == outcome).count()
+    };
+    assert_eq!((outcomes(&stopped.json(), "released"), released(&store).await), (10, 10));
+    assert_eq!(outcomes(&stopped.json(), "unknown"), 1, "{stopped:?}");
+    let rest = store.run(&all).await;
+    assert_eq!((rest.code, outcomes(&rest.json(), "released")), (0, 21), "{rest:?}");
+    assert_eq!(released(&store).await, 31);
+}
+
+#[tokio::test]
+async fn several_keys_are_made_free_at_once() {
+    let store = Store::open().await;
+    for key in ["a", "b"] {
+        store.put(abandoned(&format!("payments#{key}"), 60)).await;
+    }
+    let done = store.run(&["release", "payments", "a", "b", "none", "--yes"]).await;
+    assert_eq!(done.code, 3, "{done:?}");
+    assert!(done.out.contains("2 released") && done.err.contains("`payments#none`"), "{done:?}");
+    assert_eq!(released(&store).await, 2);
+    for wrong in [
+        &["release", "--yes"][..],
+        &["release", "payments", "--yes"],
+        &["release", "payments", "a", "--stuck", "--yes"],
+        &["release", "payments", "a", "--scope", "payments", "--yes"],
+        &["release", "payments", "a", "--failed", "--yes"],
+    ] {
+        let refused = store.run(wrong).await;
+        assert_eq!(refused.code, 2, "{wrong:?}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn kept_failures_are_made_free() {
+    let store = many().await;
+    let mut failed = with(completed("payments#failed"), "status", s("FAILED"));
+    failed.remove("response");
+    store.put(failed).await;
+    let done = store.json(&["release", "--stuck", "--failed", "--yes"]).await;
+    assert_eq!(done["releases"].as_array().map(Vec::len), Some(1), "{done}");
+    assert!(store.is_released("payments#failed").await);
+    assert_eq!(released(&store).await, 1);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_person_is_asked_once_for_many() {
+    let store = many().await;
+    let refused = store.run_on_a_terminal(&MANY, "n\n").await;
+    assert_eq!((refused.code, released(&store).await), (4, 0), "{refused:?}");
+    assert_eq!(refused.out.matches("[y/N]").count(), 1, "{refused:?}");
+    assert!(refused.out.contains("Release 30 records?"), "{refused:?}");
+    store.run_on_a_terminal(&MANY, "y\n").await;
+    assert_eq!(released(&store).await, 30);
+}
+
+/// The RELEASED record has an owner that no call has, and every retry of a release keeps it.
+#[tokio::test]
+async fn an_owner_whose_key_is_released_never_commits() {
+    let store = Store::open().await;
+    let idempotency = store.builder().build().unwrap();
+    let owner = Mutex::new(None);
+    let result = idempotency.operation("payments").key("k").run(async |execution| {
+        let held = store.item("payments#k").await.expect("a record");
+        let released = store.run(&["release", "payments", "k", "--yes", "--force"]).await;
+        assert_eq!(released.code, 0, "{released:?}");
+        *owner.lock().unwrap() = Some((held["owner"].clone(), held["attempt"].clone()));
+        execution.commit("re_1", []).await?;
+        Ok::<_, Error>("re_1".to_owned())
+    });
+    let Err(RunError::Idempotency(error) | RunError::Handler(error)) = result.await else {
+        panic!("it commits");
+    };
+    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+    let left = store.item("payments#k").await.expect("a record");
+    let (owner, attempt) = owner.lock().unwrap().clone().expect("it ran");
+    assert_eq!((&left["status"], &left["attempt"]), (&s("RELEASED"), &attempt));
+    assert_ne!(left["owner"], owner);
 }

@@ -63,7 +63,7 @@ async fn stats_count_every_record_once() {
     let stats = store.json(&["stats"]).await;
     let payments = json!({
         "in_progress": 1, "abandoned": 2, "completed": 1, "failed": 0, "released": 0,
-        "expired": 1, "retried": 1,
+        "blocked": 0, "expired": 1, "retried": 1,
     });
     assert_eq!(stats["operations"]["payments"], payments);
     assert_eq!(stats["operations"]["refunds"]["failed"], 1);
@@ -297,6 +297,64 @@ async fn a_printed_hint_can_be_pasted() {
     }
 }
 
+/// A page that times out is requested again with fewer items, and so are the pages after it.
+#[tokio::test]
+async fn a_page_that_times_out_is_halved() {
+    let store = Store::open().await;
+    for number in 0..40 {
+        store.put(abandoned(&format!("payments#{number:02}"), 60)).await;
+    }
+    let limits = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = limits.clone();
+    let slow = store.silent_when(move |request| {
+        if !request.contains(".Scan") {
+            return false;
+        }
+        let (_, limit) = request.split_once("\"Limit\":").expect("a limit");
+        let limit: String = limit.chars().take_while(char::is_ascii_digit).collect();
+        let limit: u32 = limit.parse().expect("a number");
+        seen.lock().unwrap().push(limit);
+        limit > 16
+    });
+    let options = ["--parts", "1", "--page-size", "64", "--request-timeout", "2s"];
+    let stuck = slow.await.json(&[&["stuck"], &options[..]].concat()).await;
+    assert_eq!(keys(&stuck).len(), 40);
+    let limits = limits.lock().unwrap().clone();
+    assert_eq!(limits[..3], [64, 32, 16]);
+    assert!(limits[3..].iter().all(|limit| *limit <= 16), "{limits:?}");
+
+    let never = store.silent_when(|request| request.contains(".Scan")).await;
+    let options = ["--parts", "1", "--page-size", "2", "--request-timeout", "200ms"];
+    let ended = never.run(&[&["stuck"], &options[..]].concat()).await;
+    assert!(ended.error(6).contains("did not respond within 200 ms"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn kept_failures_are_listed() {
+    let store = filled().await;
+    let old = with(with(completed("payments#old"), "status", s("FAILED")), "completed_at", n(5));
+    store.put(old).await;
+    let listed = store.json(&["stuck", "--failed"]).await;
+    assert_eq!(keys(&listed), ["old", "failed"], "{listed}");
+    assert_eq!(
+        (&listed["stuck"][0]["status"], &listed["stuck"][1]["attempt"]),
+        (&json!("FAILED"), &json!(2))
+    );
+    let older = store.json(&["stuck", "--failed", "--older-than", "1h"]).await;
+    assert_eq!(keys(&older), ["old"]);
+    let text = store.run(&["stuck", "--failed"]).await.out;
+    assert!(text.contains("FAILED FOR") && text.contains("2 operations failed"), "{text}");
+}
+
+/// With no abandoned operation, but one record that cannot be read.
+#[tokio::test]
+async fn what_cannot_be_read_is_not_nothing() {
+    let store = Store::open().await;
+    store.put(with(pending("payments#newer"), "format", n(9))).await;
+    let stuck = store.run(&["stuck"]).await;
+    assert!(stuck.out.contains("next: look at the records that cannot be read"), "{stuck:?}");
+}
+
 /// Nothing but what was asked for: the bar is for who watches.
 #[tokio::test]
 async fn who_does_not_watch_sees_no_progress() {
@@ -334,7 +392,7 @@ async fn the_parts_of_an_answer_are_no_records() {
     let stats = store.json(&["stats"]).await;
     let payments = json!({
         "in_progress": 0, "abandoned": 1, "completed": 1, "failed": 0, "released": 0,
-        "expired": 0, "retried": 0,
+        "blocked": 0, "expired": 0, "retried": 0,
     });
     assert_eq!(stats["operations"], json!({ "payments": payments }));
     assert_eq!((&stats["read"]["items"], &stats["unreadable"]), (&json!(parts + 2), &json!(0)));

@@ -83,6 +83,26 @@ async fn it_ends_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn an_answer_that_repeats_do_not_get_is_not_promised() {
+    let store = Store::open().await;
+    let reason = map(&[("unavailable", s("it is too large"))]);
+    // As a program without this codec leaves it, or AWS CLI 1.
+    let garbage = aws_sdk_dynamodb::primitives::Blob::new(b"\x01\x00\x00\x00\x05AAAA");
+    let garbage = aws_sdk_dynamodb::types::AttributeValue::B(garbage);
+    for answer in [reason, garbage] {
+        store.put(with(completed("payments#k"), "response", answer)).await;
+        let shown = store.run(&["show", "payments", "k"]).await;
+        assert_eq!(shown.code, 0, "{shown:?}");
+        assert!(!shown.out.contains("repeats get the answer"), "{shown:?}");
+        assert!(
+            shown.out.contains("COMPLETED, done, but its answer is not available"),
+            "{shown:?}"
+        );
+        assert!(shown.out.contains("next: answer repeats from your business data"), "{shown:?}");
+    }
+}
+
+#[tokio::test]
 async fn for_an_unknown_key_the_existing_scopes_are_listed() {
     let store = Store::open().await;
     let empty = store.run(&["show", "payments", "k"]).await;

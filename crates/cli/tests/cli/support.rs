@@ -57,6 +57,12 @@ pub(crate) fn abandoned(pk: &str, seconds: i64) -> Item {
     with(pending(pk), "lease_expires_at", n(now() - seconds * 1000))
 }
 
+/// The blocker of a key: an abandoned record with the fingerprint of no request.
+pub(crate) fn blocker(pk: &str) -> Item {
+    let fingerprint = AttributeValue::B(Blob::new([&[1], &[0; 32][..]].concat()));
+    with(abandoned(pk, 60), "fingerprint", fingerprint)
+}
+
 /// A COMPLETED record of another owner with an HTTP answer.
 pub(crate) fn completed(pk: &str) -> Item {
     let headers = AttributeValue::L(vec![AttributeValue::L(vec![s("location"), s("/payments/1")])]);
@@ -86,6 +92,15 @@ impl Store {
     pub(crate) async fn with_schema(schema: TableSchema) -> Self {
         let store = Self::without_table().await;
         let builder = Idempotency::builder(store.client.clone(), &store.table).schema(schema);
+        builder.build().unwrap().create_table().await.expect("the table can be made");
+        store
+    }
+
+    /// Another table in the same engine.
+    pub(crate) async fn another_table(&self, schema: TableSchema) -> Self {
+        let (endpoint, client) = (self.endpoint.clone(), self.client.clone());
+        let store = Self { endpoint, table: unique(), client };
+        let builder = store.builder().schema(schema);
         builder.build().unwrap().create_table().await.expect("the table can be made");
         store
     }
@@ -156,21 +171,64 @@ impl Store {
 
     /// The same table through a proxy that does not return the response to an update.
     pub(crate) async fn losing_responses_to_updates(&self) -> Self {
-        let is_update = |request: &str| request.contains(".UpdateItem");
-        self.through(move |request, response| (!is_update(request)).then_some(response)).await
+        self.losing_responses_when(|request| request.contains(".UpdateItem")).await
     }
 
-    /// The same table through a proxy that answers requests of this operation with an error.
+    /// The same table through a proxy that does not return the responses to these requests.
+    pub(crate) async fn losing_responses_when(
+        &self,
+        is_lost: impl Fn(&str) -> bool + Clone + Send + 'static,
+    ) -> Self {
+        self.through(move |request, response| (!is_lost(request)).then_some(response)).await
+    }
+
+    /// The same table through a proxy that answers requests of this operation with an error, and
+    /// does not forward them.
     pub(crate) async fn failing(&self, operation: &str, status: u16, error: &str) -> Self {
-        let (operation, body) = (format!(".{operation}"), format!(r#"{{"__type":"{error}"}}"#));
-        let length = body.len();
-        let failed = format!(
-            "HTTP/1.1 {status} Failed\r\ncontent-type: application/x-amz-json-1.0\r\n\
-             content-length: {length}\r\n\r\n{body}"
-        );
-        self.through(move |request, response| {
-            Some(if request.contains(&operation) { failed.clone().into() } else { response })
-        })
+        let operation = format!(".{operation}");
+        let failed = response(status, &format!(r#"{{"__type":"{error}"}}"#));
+        self.answering_when(move |request| request.contains(&operation), failed).await
+    }
+
+    /// The same table through a proxy that answers requests of this operation on `table` so.
+    pub(crate) async fn answering(&self, operation: &str, table: &str, body: &Value) -> Self {
+        let (operation, table) = (format!(".{operation}"), format!("\"{table}\""));
+        let answer = response(200, &body.to_string());
+        let is_meant =
+            move |request: &str| request.contains(&operation) && request.contains(&table);
+        self.answering_when(is_meant, answer).await
+    }
+
+    /// The same table through a proxy that answers these requests with a server error, and does not
+    /// forward them.
+    pub(crate) async fn failing_when(
+        &self,
+        fails: impl Fn(&str) -> bool + Clone + Send + 'static,
+    ) -> Self {
+        let failed = response(500, r#"{"__type":"InternalServerError"}"#);
+        self.answering_when(fails, failed).await
+    }
+
+    async fn answering_when(
+        &self,
+        is_answered: impl Fn(&str) -> bool + Clone + Send + 'static,
+        answer: Vec<u8>,
+    ) -> Self {
+        let act = move |request: &str| {
+            if is_answered(request) { Act::Answer(answer.clone()) } else { Act::Forward }
+        };
+        self.between(act, |_, response| Some(response)).await
+    }
+
+    /// The same table through a proxy that never answers these requests.
+    pub(crate) async fn silent_when(
+        &self,
+        is_silent: impl Fn(&str) -> bool + Clone + Send + 'static,
+    ) -> Self {
+        self.between(
+            move |request| if is_silent(request) { Act::Keep } else { Act::Forward },
+            |_, response| Some(response),
+        )
         .await
     }
 
@@ -193,17 +251,34 @@ impl Store {
         &self,
         change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>> + Clone + Send + 'static,
     ) -> Self {
+        self.between(|_| Act::Forward, change).await
+    }
+
+    /// As [`through`](Self::through), after `act` has decided about the request.
+    async fn between(
+        &self,
+        act: impl Fn(&str) -> Act + Clone + Send + 'static,
+        change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>> + Clone + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
         let below = self.endpoint.trim_start_matches("http://").to_owned();
         tokio::spawn(async move {
             while let Ok((mut caller, _)) = listener.accept().await {
                 let mut store = TcpStream::connect(&below).await.expect("the store is there");
-                let change = change.clone();
+                let (act, change) = (act.clone(), change.clone());
                 tokio::spawn(async move {
                     let mut request = vec![0; 64 * 1024];
                     while let Ok(bytes @ 1..) = caller.read(&mut request).await {
                         let request = &request[..bytes];
+                        match act(&String::from_utf8_lossy(request)) {
+                            Act::Forward => {}
+                            Act::Answer(answer) => {
+                                caller.write_all(&answer).await.expect("it listens");
+                                continue;
+                            }
+                            Act::Keep => std::future::pending().await,
+                        }
                         store.write_all(request).await.expect("the store is there");
                         let mut response = Vec::new();
                         while !is_whole(&response) {
@@ -262,6 +337,23 @@ impl Store {
         assert_eq!(ended.code, 0, "{ended:?}");
         ended.json()
     }
+}
+
+/// What a proxy does with a request.
+enum Act {
+    Forward,
+    Answer(Vec<u8>),
+    Keep,
+}
+
+/// A response of DynamoDB.
+fn response(status: u16, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status} It\r\ncontent-type: application/x-amz-json-1.0\r\n\
+         content-length: {length}\r\n\r\n"
+    );
+    (head + body).into()
 }
 
 /// Whether an HTTP response has arrived up to the end of its body.

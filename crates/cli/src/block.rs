@@ -1,0 +1,110 @@
+//! `idempotency block`
+
+use std::io::{BufRead, IsTerminal};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dynamodb_idempotency::Scope;
+use dynamodb_idempotency::admin::{Admin, Blocked, StoredRecord, StoredState};
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::record::Name;
+use crate::release::agreed;
+use crate::words::{count, plain, span};
+use crate::{output, record};
+
+/// How many keys are written at once.
+const AT_ONCE: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) scope: Scope,
+    /// From standard input if there are none.
+    pub(crate) keys: Vec<String>,
+    pub(crate) sha256: bool,
+    pub(crate) lasts: Duration,
+    pub(crate) yes: bool,
+}
+
+pub(crate) async fn run(
+    admin: Admin<'_>,
+    options: Options,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let Options { scope, keys, sha256, lasts, yes } = options;
+    if json && !yes {
+        return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
+    }
+    let keys = if keys.is_empty() { typed()? } else { keys };
+    let number = count(keys.len() as u64, "key", "keys");
+    let notes = [format!("Until {} from now, no request with them runs.", span(lasts))];
+    let question = format!("Block {number} of `{}`?", plain(scope.as_str()));
+    if !yes && !agreed(&notes, &question)? {
+        let message = "the block was not confirmed, so nothing was written";
+        return Err(Failure::Refused(message.to_owned()));
+    }
+    let names: Vec<_> = keys.into_iter().map(|key| Name::new(scope.clone(), key, sha256)).collect();
+    let (mut blocked, mut existing, mut failed) = (0_u64, Vec::new(), None);
+    for some in names.chunks(AT_ONCE) {
+        for result in join_all(some.iter().map(|name| name.block(admin, lasts))).await {
+            match result {
+                Ok(Blocked::Written) => blocked += 1,
+                Ok(Blocked::Exists(record)) => existing.push(record),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if failed.is_some() {
+            break;
+        }
+    }
+    if json {
+        let existing: Vec<_> = existing.iter().map(|record| record::summary(record)).collect();
+        output::document(json!({"blocked": blocked, "existing": existing}))?;
+    } else {
+        for record in &existing {
+            let pk = plain(&format!("{}#{}", record.scope, record.key));
+            output::line(format!("`{pk}` has a record: {}", record::state(record)))?;
+        }
+        let keys = count(blocked, "key is", "keys are");
+        output::line(format!("{keys} blocked, {} had a record", existing.len()))?;
+    }
+    if let Some(error) = failed {
+        // A second run finds what the first one has blocked.
+        return Err(error.into());
+    }
+    match existing.iter().filter(|record| !is_protected(record)).count() {
+        0 => Ok(ExitCode::SUCCESS),
+        number => {
+            let keys = count(number as u64, "key has", "keys have");
+            Err(Failure::Refused(format!(
+                "{keys} a record with which a request can run, and which was not changed: look at \
+                 it with `show`"
+            )))
+        }
+    }
+}
+
+/// Whether no request of the record's key runs while it exists.
+fn is_protected(record: &StoredRecord) -> bool {
+    match record.state {
+        StoredState::Completed { .. } | StoredState::Blocked => true,
+        StoredState::Pending { .. } | StoredState::Failed { .. } | StoredState::Released => false,
+    }
+}
+
+/// The keys on standard input, one on each line.
+fn typed() -> Result<Vec<String>, Failure> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        let message = "name the keys, or pass them on standard input, one on each line";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let lines = input.lock().lines().collect::<Result<Vec<_>, _>>()?;
+    let keys: Vec<_> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    if keys.is_empty() {
+        return Err(Failure::Usage("there is no key on standard input".to_owned()));
+    }
+    Ok(keys)
+}

@@ -1,0 +1,344 @@
+//! `idempotency copy`: first what belongs to records, then the records, so that no record is in the
+//! target before its answer.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{TableDescription, TableStatus};
+use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::admin::{Admin, Copied, CopyMode, Page, Select, SourceItem};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::args::Scan;
+use crate::describe;
+use crate::estimate::{Estimate, TableSize};
+use crate::failure::Failure;
+use crate::release::agreed;
+use crate::scan::{Next, Pace, Read, scan_after};
+use crate::stuck::{LeftOut, document, report, text_of};
+use crate::words::{count, plain, span};
+use crate::{interrupt, output, table};
+
+/// How many items a part of the scan writes at once.
+const AT_ONCE: usize = 16;
+
+/// How many unfinished operations are listed. All are counted.
+const MOST_LISTED: usize = 1000;
+
+/// How often an item is written again after an error that passes, and how long the first pause is. Each
+/// other pause is twice as long.
+const RETRIES: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) mode: CopyMode,
+    pub(crate) yes: bool,
+    pub(crate) max_write_units: u32,
+    pub(crate) scan: Scan,
+}
+
+pub(crate) async fn run(
+    from: &Idempotency,
+    to: &Idempotency,
+    options: &Options,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let is_dry = options.mode == CopyMode::DryRun;
+    if json && !options.yes && !is_dry {
+        return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
+    }
+    let source = check(from, to).await?;
+    let size = TableSize::described(&source);
+    let names = (from.admin().table_name(), to.admin().table_name());
+    if options.scan.estimate || (!is_dry && !options.yes) {
+        estimate(size, options, names, json)?;
+    }
+    if options.scan.estimate {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let question = format!("Copy from `{}` to `{}`?", names.0, names.1);
+    if !is_dry && !options.yes && !agreed(&[], &question)? {
+        let message = "the copy was not confirmed, so nothing was written";
+        return Err(Failure::Refused(message.to_owned()));
+    }
+    let copy = Copy::new(to.admin(), options);
+    // A place of the second scan means that the first one has reached its end.
+    let is_second = options.scan.resume.as_ref().is_some_and(|place| !place.is_first_of_copy);
+    let mut read = None;
+    if !is_second {
+        let parts = copy.scan(from, &options.scan, Select::PartItems).await?;
+        if !parts.is_whole() {
+            read = Some(parts);
+        }
+    }
+    let read = if let Some(stopped) = read {
+        stopped
+    } else {
+        let rest = if is_second { options.scan.clone() } else { options.scan.without_place() };
+        copy.scan(from, &rest, Select::RecordItems).await?
+    };
+    let (counts, left_out) = (copy.counts.into_inner(), copy.left_out.into_inner());
+    if json {
+        output::document(counts.document(is_dry, &left_out, &read))?;
+    } else {
+        output::print(counts.text(is_dry))?;
+        output::line(text_of(&read))?;
+    }
+    report(&left_out, json);
+    let is_wrong = left_out.others > 0 && counts.records.is_empty() && read.is_whole();
+    read.end()?;
+    if is_wrong && options.scan.scope()?.is_none() {
+        let message = format!("no item of table `{}` is a record of this crate", names.0);
+        return Err(Failure::Other(message));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses tables between which no record may be copied. Returns the description of the source.
+async fn check(from: &Idempotency, to: &Idempotency) -> Result<TableDescription, Failure> {
+    let (source, target) = (describe::required(from).await?, describe::required(to).await?);
+    let (one, other) = (from.admin().table_name(), to.admin().table_name());
+    if source.table_arn == target.table_arn && source.table_name == target.table_name {
+        let message = format!("`{one}` and `{other}` are the same table; nothing was written");
+        return Err(Failure::Refused(message));
+    }
+    for (name, table) in [(one, &source), (other, &target)] {
+        let (keys, expected) = from.admin().keys(table);
+        if keys != expected {
+            return Err(Failure::Refused(format!(
+                "table `{name}` has the key {keys}, but both tables need {expected} (or describe \
+                 their key by --partition-key or --composite-key); nothing was written"
+            )));
+        }
+        if !matches!(table.table_status, Some(TableStatus::Active | TableStatus::Updating)) {
+            let status = table.table_status.as_ref().map_or("in no state", TableStatus::as_str);
+            return Err(Failure::Refused(format!(
+                "table `{name}` is {status}; nothing was written: wait until it is ACTIVE"
+            )));
+        }
+    }
+    Ok(source)
+}
+
+/// Says how long a copy takes at most at the limits, by the size of the source.
+fn estimate(
+    size: TableSize,
+    options: &Options,
+    (from, to): (&str, &str),
+    json: bool,
+) -> Result<(), Failure> {
+    // Both scans read the table, strongly consistent, so each unit is 4 KB.
+    let reads = Estimate::of(size, options.scan.max_units).times(4);
+    let units = size.write_units();
+    let seconds = units.checked_div(u64::from(options.max_write_units));
+    if json {
+        return output::document(json!({
+            "items": size.items,
+            "read_units": reads.units(),
+            "read_seconds": reads.seconds(),
+            "write_units": units,
+            "write_seconds": seconds,
+        }));
+    }
+    let time = seconds.map_or("no limit of time".to_owned(), |it| span(Duration::from_secs(it)));
+    output::line(format!("`{from}`: {reads}"))?;
+    output::line(format!("`{to}`: at most {units} write units and {time}"))
+}
+
+/// A running copy.
+struct Copy<'a> {
+    to: Admin<'a>,
+    mode: CopyMode,
+    pace: Pace,
+    counts: RefCell<Counts>,
+    left_out: RefCell<LeftOut>,
+}
+
+impl<'a> Copy<'a> {
+    fn new(to: Admin<'a>, options: &Options) -> Self {
+        let (counts, left_out) = (RefCell::default(), RefCell::default());
+        // A dry run reads the target.
+        let units = match options.mode {
+            CopyMode::Write => options.max_write_units,
+            CopyMode::DryRun => options.scan.max_units,
+        };
+        Self { to, mode: options.mode, pace: Pace::new(units), counts, left_out }
+    }
+
+    async fn scan(
+        &self,
+        from: &Idempotency,
+        options: &Scan,
+        select: Select,
+    ) -> Result<Read, Failure> {
+        let work = async |page: &Page| -> Result<(), Failure> {
+            for some in page.items.chunks(AT_ONCE) {
+                self.copy(some).await?;
+            }
+            Ok(())
+        };
+        scan_after(from, options, select, work, |page| {
+            self.left_out.borrow_mut().add(page.unreadable);
+            Next::GoesOn
+        })
+        .await
+    }
+
+    /// Copies some items and counts them, also those that are copied when another one fails.
+    async fn copy(&self, some: &[SourceItem]) -> Result<(), Failure> {
+        self.pace.wait().await;
+        if interrupt::has_come() {
+            return Err(Failure::Interrupted);
+        }
+        let units: u64 = some.iter().map(SourceItem::write_units).sum();
+        #[expect(clippy::cast_precision_loss, reason = "of some digits")]
+        self.pace.used(units as f64);
+        let copied = join_all(some.iter().map(|item| self.copy_one(item))).await;
+        let mut failed = None;
+        for (item, copied) in some.iter().zip(copied) {
+            match copied {
+                Ok(copied) => self.counts.borrow_mut().add(item, copied),
+                Err(failure) => failed = Some(failure),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn copy_one(&self, item: &SourceItem) -> Result<Copied, Failure> {
+        let (mut pause, mut in_doubt) = (FIRST_PAUSE, false);
+        for retries_left in (0..=RETRIES).rev() {
+            match self.to.copy(item, self.mode).await {
+                // An earlier try has copied it, and its response was lost.
+                Ok(Copied::Same) if in_doubt => return Ok(Copied::Copied),
+                Err(error) if error.is_retryable() && retries_left > 0 => {
+                    in_doubt |= error.is_outcome_unknown();
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                copied => return Ok(copied?),
+            }
+        }
+        Err(Failure::Other("a defect of this program: an item was not tried".to_owned()))
+    }
+}
+
+/// The outcomes of some items.
+#[derive(Debug, Default)]
+struct Outcomes {
+    /// By the status of the source.
+    copied: BTreeMap<&'static str, u64>,
+    replaced: u64,
+    same: u64,
+    /// By the status of the target.
+    kept: BTreeMap<&'static str, u64>,
+    expired: u64,
+}
+
+impl Outcomes {
+    fn add(&mut self, status: &'static str, copied: Copied) {
+        let count = match copied {
+            Copied::Copied => self.copied.entry(status).or_default(),
+            Copied::Replaced => &mut self.replaced,
+            Copied::Same => &mut self.same,
+            Copied::Kept(status) => self.kept.entry(status).or_default(),
+            Copied::Expired => &mut self.expired,
+        };
+        *count += 1;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.copied.is_empty()
+            && self.kept.is_empty()
+            && self.replaced + self.same + self.expired == 0
+    }
+
+    fn document(&self) -> Value {
+        let sum = |counts: &BTreeMap<_, u64>| counts.values().sum::<u64>();
+        json!({
+            "copied": sum(&self.copied),
+            "copied_by_status": self.copied,
+            "replaced": self.replaced,
+            "same": self.same,
+            "kept": sum(&self.kept),
+            "kept_by_status": self.kept,
+            "expired": self.expired,
+        })
+    }
+}
+
+/// The counts of a copy.
+#[derive(Debug, Default)]
+struct Counts {
+    records: Outcomes,
+    parts: Outcomes,
+    write_units: u64,
+    /// Keys of operations that were copied as PENDING: the first ones, and the number of others.
+    pending: Vec<String>,
+    other_pending: u64,
+}
+
+impl Counts {
+    fn add(&mut self, item: &SourceItem, copied: Copied) {
+        let status = item.status();
+        if matches!(copied, Copied::Copied | Copied::Replaced) {
+            self.write_units += item.write_units();
+            if status == "PENDING" && self.pending.len() < MOST_LISTED {
+                self.pending.push(item.pk().to_owned());
+            } else if status == "PENDING" {
+                self.other_pending += 1;
+            }
+        }
+        let outcomes = if status == "PART" { &mut self.parts } else { &mut self.records };
+        outcomes.add(status, copied);
+    }
+
+    fn document(&self, is_dry: bool, left_out: &LeftOut, read: &Read) -> Value {
+        json!({
+            "dry_run": is_dry,
+            "records": self.records.document(),
+            "parts": self.parts.document(),
+            "other_items": left_out.others,
+            "write_units": self.write_units,
+            "pending": self.pending,
+            "pending_not_listed": self.other_pending,
+            "read": document(read),
+        })
+    }
+
+    fn text(&self, is_dry: bool) -> String {
+        let by_status = |counts: &BTreeMap<&str, u64>| {
+            let sum: u64 = counts.values().sum();
+            let each = counts.iter().map(|(status, number)| format!("{number} {status}"));
+            let each: Vec<_> = each.collect();
+            if sum == 0 { "0".to_owned() } else { format!("{sum}: {}", each.join(", ")) }
+        };
+        let records = &self.records;
+        let parts = |parts: &Outcomes| {
+            let written = parts.copied.values().sum::<u64>() + parts.replaced;
+            let kept = parts.same + parts.kept.values().sum::<u64>();
+            format!("{written} copied, {kept} were there, {} expired", parts.expired)
+        };
+        let mut fields = vec![
+            ("copied", by_status(&records.copied)),
+            ("replaced", records.replaced.to_string()),
+            ("same", records.same.to_string()),
+            ("kept", by_status(&records.kept)),
+            ("expired", records.expired.to_string()),
+            ("parts of answers", parts(&self.parts)),
+            ("write units", self.write_units.to_string()),
+        ];
+        if !self.pending.is_empty() {
+            let mut keys: Vec<_> = self.pending.iter().map(|pk| plain(pk)).collect();
+            if self.other_pending > 0 {
+                keys.push(format!("and {}", count(self.other_pending, "other", "others")));
+            }
+            fields.push(("PENDING, look at them", keys.join("\n")));
+        }
+        let dry = if is_dry { "nothing was written; a copy now would do this:\n" } else { "" };
+        dry.to_owned() + &table::fields(&fields)
+    }
+}

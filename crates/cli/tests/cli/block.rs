@@ -1,0 +1,125 @@
+//! `idempotency block`, and blockers in all other commands
+
+use std::process::Stdio;
+
+use dynamodb_idempotency::{ErrorKind, RunError};
+use serde_json::json;
+
+use crate::support::{Store, abandoned, blocker, completed, ended, n, now, program, s, with};
+
+/// No request with this key runs.
+async fn is_refused(store: &Store, key: &str) -> bool {
+    let idempotency = store.builder().build().unwrap();
+    let operation = idempotency.operation("payments").key(key).payload(&1200);
+    let ran = operation.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await;
+    matches!(ran, Err(RunError::Idempotency(error)) if error.kind() == ErrorKind::Mismatch)
+}
+
+#[tokio::test]
+async fn a_blocked_key_runs_no_request() {
+    let store = Store::open().await;
+    let done = store.json(&["block", "--scope", "payments", "a", "b", "--yes"]).await;
+    assert_eq!((&done["blocked"], &done["existing"]), (&json!(2), &json!([])));
+    for key in ["a", "b"] {
+        assert!(is_refused(&store, key).await);
+        let item = store.item(&format!("payments#{key}")).await.unwrap();
+        let expires: i64 = item["expires_at"].as_n().unwrap().parse().unwrap();
+        assert!((expires - now() / 1000 - 7 * 86_400).abs() < 600, "{expires}");
+    }
+    // What exists says what it is, and stays.
+    store.put(completed("payments#done")).await;
+    let again = store.run(&["block", "--scope", "payments", "a", "done", "--yes"]).await;
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(again.out.contains("`payments#a` has a record: PENDING, blocked"), "{again:?}");
+    assert!(again.out.contains("`payments#done` has a record: COMPLETED"), "{again:?}");
+    assert!(again.out.contains("0 keys are blocked, 2 had a record"), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_record_with_which_a_request_runs_is_reported_and_stays() {
+    let store = Store::open().await;
+    let mut failed = with(completed("payments#k"), "status", s("FAILED"));
+    failed.remove("response");
+    let released = with(failed.clone(), "status", s("RELEASED"));
+    for item in [abandoned("payments#k", 60), failed, released] {
+        store.put(item.clone()).await;
+        let refused = store.run(&["block", "--scope", "payments", "k", "other", "--yes"]).await;
+        assert_eq!(refused.code, 4, "{refused:?}");
+        assert!(refused.err.contains("1 key has a record with which a request can run"));
+        assert_eq!(store.item("payments#k").await, Some(item));
+        assert!(is_refused(&store, "other").await);
+    }
+    let newer = with(completed("payments#k"), "format", n(9));
+    store.put(newer.clone()).await;
+    let refused = store.run(&["block", "--scope", "payments", "k", "--yes"]).await;
+    assert!(refused.code == 1 && refused.err.contains("format 9"), "{refused:?}");
+    assert_eq!(store.item("payments#k").await, Some(newer));
+}
+
+/// It counts as absent, and DynamoDB deletes it some time later.
+#[tokio::test]
+async fn a_record_past_its_retention_is_replaced() {
+    let store = Store::open().await;
+    store.put(with(completed("payments#k"), "expires_at", n(now() / 1000 - 5))).await;
+    let done = store.json(&["block", "--scope", "payments", "k", "--yes", "--for", "1h"]).await;
+    assert_eq!(done["blocked"], 1);
+    assert!(is_refused(&store, "k").await);
+}
+
+#[tokio::test]
+async fn keys_come_from_standard_input_and_tenants_from_their_option() {
+    let store = Store::open().await;
+    let file = std::env::temp_dir().join(crate::support::unique());
+    std::fs::write(&file, "order 1\n\n-2\r\n").unwrap();
+    let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
+    let block = ["block", "--scope", "payments", "--tenant", "acme"];
+    let from_file = async |args: &[&str]| {
+        let mut piped = program(&[&target[..], &block, args].concat());
+        ended(piped.stdin(Stdio::from(std::fs::File::open(&file).unwrap()))).await
+    };
+    // A pipe cannot be asked.
+    assert!(from_file(&[]).await.error(4).contains("--yes"));
+    assert_eq!(from_file(&["--json"]).await.json_error()["kind"], "usage");
+    assert_eq!(store.items().await, []);
+    let done = from_file(&["--yes"]).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    for key in ["order 1", "-2"] {
+        let shown = store.run(&["show", "payments", "--tenant", "acme", "--", key]).await;
+        assert!(shown.out.contains("blocked by an operator"), "{shown:?}");
+    }
+    std::fs::remove_file(file).unwrap();
+    let none = store.run(&["block", "--scope", "payments", "--yes"]).await;
+    assert!(none.error(2).contains("no key on standard input"), "{none:?}");
+    let never = store.run(&["block", "--scope", "payments", "k", "--yes", "--for", "0s"]).await;
+    assert_eq!(never.code, 2, "{never:?}");
+}
+
+/// By their fingerprint alone: this one has the owner that an earlier page had.
+#[tokio::test]
+async fn a_blocker_is_not_stuck_and_not_released_without_force() {
+    let store = Store::open().await;
+    let item = with(blocker("payments#k"), "owner", s("00000000000000000000000000000000"));
+    store.put(item.clone()).await;
+    let stuck = store.json(&["stuck"]).await;
+    assert_eq!(stuck["stuck"], json!([]), "{stuck}");
+    let stats = store.json(&["stats"]).await;
+    assert_eq!(stats["operations"]["payments"]["blocked"], 1, "{stats}");
+    assert_eq!(stats["operations"]["payments"]["abandoned"], 0, "{stats}");
+
+    let shown = store.run(&["show", "payments", "k"]).await.out;
+    assert!(shown.contains("every request is a mismatch until "), "{shown}");
+    assert!(!shown.contains("takes it over"), "{shown}");
+    let json = store.json(&["show", "payments", "k"]).await;
+    assert_eq!((&json["dangers"], &json["is_blocked"]), (&json!(["blocked"]), &json!(true)));
+    let watched = store.run(&["watch", "payments", "k"]).await;
+    assert_eq!(watched.code, 0, "{watched:?}");
+
+    let refused = store.run(&["release", "payments", "k", "--yes"]).await;
+    assert!(refused.error(4).contains("blocked because its effect has happened"), "{refused:?}");
+    let many = store.run(&["release", "--stuck", "--yes"]).await;
+    assert!(many.code == 0 && many.out.contains("nothing to release"), "{many:?}");
+    assert_eq!(store.item("payments#k").await, Some(item));
+    let forced = store.run(&["release", "payments", "k", "--yes", "--force"]).await;
+    assert_eq!(forced.code, 0, "{forced:?}");
+    assert!(store.is_released("payments#k").await);
+}

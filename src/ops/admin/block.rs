@@ -1,0 +1,106 @@
+//! Blocks a key by hand.
+
+use std::time::Duration;
+
+use super::release::known;
+use super::{Admin, StoredRecord};
+use crate::error::{Error, ErrorKind};
+use crate::store::key::{KeyForm, RecordKey, Scope};
+use crate::store::record::random_owner;
+
+/// The result of a block.
+///
+/// ```
+/// # doc_examples::run(async |sandbox, idempotency| {
+/// use std::time::Duration;
+///
+/// use dynamodb_idempotency::Scope;
+/// use dynamodb_idempotency::admin::Blocked;
+/// use dynamodb_idempotency::policy::KeyForm;
+///
+/// sandbox.record("payments", "order-42").completed("re_1").await?;
+/// let (scope, day) = (Scope::new("payments"), Duration::from_secs(86_400));
+/// match idempotency.admin().block(&scope, "order-42", KeyForm::Verbatim, day).await? {
+///     Blocked::Exists(record) => assert_eq!(record.status(), "COMPLETED"),
+///     Blocked::Written => panic!("it is not absent"),
+/// }
+/// # Ok(()) });
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Blocked {
+    /// The key is blocked.
+    Written,
+    /// Nothing was written, because the key has this record. It has not expired.
+    Exists(Box<StoredRecord>),
+}
+
+/// How many times a key is written whose expired record changes meanwhile.
+const TRIES: u32 = 5;
+
+impl Admin<'_> {
+    /// Blocks a key whose effect is known to have happened, but whose record is lost: until `lasts` is
+    /// over, every request with the key is a mismatch, and none runs.
+    ///
+    /// The blocker is a record of an operation that has ended, with the fingerprint of no request, all
+    /// zeros. It is written only if the key has no record, or one that has expired.
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// use std::time::Duration;
+    ///
+    /// use dynamodb_idempotency::admin::Blocked;
+    /// use dynamodb_idempotency::policy::KeyForm;
+    /// use dynamodb_idempotency::{ErrorKind, RunError, Scope};
+    ///
+    /// let (scope, day) = (Scope::new("payments"), Duration::from_secs(86_400));
+    /// let blocked = idempotency.admin().block(&scope, "order-42", KeyForm::Verbatim, day).await?;
+    /// assert!(matches!(blocked, Blocked::Written));
+    /// let charge = idempotency.operation("payments").key("order-42").payload(&1200);
+    /// let refused = charge.run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await;
+    /// let Err(RunError::Idempotency(error)) = refused else { panic!("{refused:?}") };
+    /// assert_eq!(error.kind(), ErrorKind::Mismatch);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutcomeUnknown`] if DynamoDB does not respond: a retry is safe, and then returns
+    /// the blocker as the record that exists. [`ErrorKind::UnknownRecord`] if the key has an item that
+    /// is not a record of a layout that this version knows; it stays.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the key is empty or too long. Other errors are
+    /// those of every request.
+    pub async fn block(
+        &self,
+        scope: &Scope,
+        key: &str,
+        form: KeyForm,
+        lasts: Duration,
+    ) -> Result<Blocked, Error> {
+        let table = self.table();
+        let key = RecordKey::new(scope, key, form, table.schema.max_key_bytes())?;
+        let owner = random_owner()?;
+        let mut expired: Option<StoredRecord> = None;
+        for _ in 0..TRIES {
+            let replaced = expired.as_ref().map(|record| (&record.version, record.epoch_expiry()));
+            let reply = table.put_blocker(&key, owner, lasts, replaced).await;
+            let unknown = "it is unknown whether the key is blocked: block it again";
+            match known(reply.outcome, unknown)? {
+                Ok(()) => return Ok(Blocked::Written),
+                Err(None) => expired = None,
+                Err(Some(item)) => {
+                    let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
+                    let record = StoredRecord::read(self.core, key.clone(), item, now)?;
+                    if record.owner == owner.to_string() {
+                        return Ok(Blocked::Written); // by an earlier try whose response was lost
+                    }
+                    if !record.is_expired() {
+                        return Ok(Blocked::Exists(Box::new(record)));
+                    }
+                    expired = Some(record);
+                }
+            }
+        }
+        let message = "the record changes all the time, and nothing was written: block it again";
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+}
