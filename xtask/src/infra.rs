@@ -4,6 +4,8 @@
 //! for the tools alone, whose versions are pinned: they are installed once, and again when their
 //! lock files have changed.
 
+mod terraform;
+
 use std::{
     env,
     fs::{self, File},
@@ -46,7 +48,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
         && infra.check_sam()?
         && infra.check_servers()?
         && infra.check_cdk()?
-        && infra.check_jsii()?)
+        && infra.check_jsii()?
+        && infra.check_with_checkov()?
+        && terraform::check(&infra.terraform, &infra.checks(), &infra.work)?)
 }
 
 /// What the end-to-end tests take of AWS SAM.
@@ -81,12 +85,16 @@ fn emulator_name() -> Result<&'static str> {
     }
 }
 
+/// Two of the regions of AWS that have no function URLs.
+const WITHOUT_FUNCTION_URLS: [&str; 2] = ["ap-east-2", "il-central-1"];
+
 /// In `infra/sam`.
 const TEMPLATE: &str = "template.yaml";
 
 struct Infra {
     sam: PathBuf,
     cdk: PathBuf,
+    terraform: PathBuf,
     /// For what is installed and made here.
     work: PathBuf,
 }
@@ -95,13 +103,34 @@ impl Infra {
     fn of(workspace: &Workspace) -> Self {
         let infra = workspace.root.join("infra");
         let work = workspace.target.join("infra");
-        Self { sam: infra.join("sam"), cdk: infra.join("cdk"), work }
+        let [sam, cdk, terraform] = ["sam", "cdk", "terraform"].map(|tool| infra.join(tool));
+        Self { sam, cdk, terraform, work }
     }
 
     fn install_python(&self) -> Result<bool> {
         let constraints = self.sam.join("constraints.txt");
         let requirements = self.sam.join("requirements.txt");
         tools::install_python(&self.work.join("venv"), &requirements, Some(&constraints))
+    }
+
+    /// The virtual environment of checkov and moto, which need older packages than the SAM CLI.
+    fn checks(&self) -> PathBuf {
+        self.work.join("checks")
+    }
+
+    /// The findings that are accepted are in the configuration, each with its reason.
+    fn check_with_checkov(&self) -> Result<bool> {
+        let [requirements, constraints] = ["requirements.txt", "constraints.txt"]
+            .map(|file| self.terraform.join("tests").join(file));
+        if !tools::install_python(&self.checks(), &requirements, Some(&constraints))? {
+            return Ok(false);
+        }
+        let template = self.work.join("checkov");
+        fs::create_dir_all(&template)?;
+        fs::copy(self.work.join("template.json"), template.join("template.json"))?;
+        let mut checkov = command(self.checks().join("bin/checkov"), &self.terraform);
+        checkov.args(["--config-file", "../checkov.yaml", "--directory"]).arg(&self.terraform);
+        Ok(succeeds(checkov.arg("--directory").arg(template))?)
     }
 
     fn emulator(&self) -> Result<PathBuf> {
@@ -122,14 +151,29 @@ impl Infra {
         Ok((succeeds(&mut translate)?, translated))
     }
 
-    /// The template, and the other one that is made of it.
+    /// The template, and the others that are made of it.
     fn check_sam(&self) -> Result<bool> {
-        let managed = self.work.join("managed-instances.yaml");
-        let mut make = self.python_tool("python");
-        make.arg("managed_instances.py").stdout(File::create(&managed)?);
+        let [managed, regional] =
+            ["managed-instances.yaml", "regional.yaml"].map(|template| self.work.join(template));
+        let without_url = "without_function_url.py";
         Ok(self.check_template(Path::new(TEMPLATE))?
-            && succeeds(&mut make)?
-            && self.check_template(&managed)?)
+            && self.make_template("managed_instances.py", &managed)?
+            && self.check_template(&managed)?
+            && self.make_template(without_url, &regional)?
+            && self.check_template_in(&regional, WITHOUT_FUNCTION_URLS)?)
+    }
+
+    fn make_template(&self, program: &str, template: &Path) -> Result<bool> {
+        let mut make = self.python_tool("python");
+        succeeds(make.arg(program).stdout(File::create(template)?))
+    }
+
+    /// Checks that these regions know all resources of the template.
+    fn check_template_in(&self, template: &Path, regions: [&str; 2]) -> Result<bool> {
+        let (is_translated, translated) = self.translate(template)?;
+        let mut lint = self.python_tool("cfn-lint");
+        lint.arg("--regions").args(regions).arg("--").arg(translated);
+        Ok(is_translated && succeeds(&mut lint)?)
     }
 
     /// Checks the template, and the template that SAM's transform makes of it.
