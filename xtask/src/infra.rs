@@ -8,6 +8,7 @@ mod terraform;
 
 use std::{
     env,
+    ffi::OsStr,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -88,6 +89,9 @@ fn emulator_name() -> Result<&'static str> {
 /// Two of the regions of AWS that have no function URLs.
 const WITHOUT_FUNCTION_URLS: [&str; 2] = ["ap-east-2", "il-central-1"];
 
+/// Functions whose alarms fit into a stack, by `watch.py`.
+const FUNCTIONS_OF_A_STACK: usize = 20;
+
 /// In `infra/sam`.
 const TEMPLATE: &str = "template.yaml";
 
@@ -155,17 +159,32 @@ impl Infra {
     fn check_sam(&self) -> Result<bool> {
         let [managed, regional] =
             ["managed-instances.yaml", "regional.yaml"].map(|template| self.work.join(template));
-        let without_url = "without_function_url.py";
         Ok(self.check_template(Path::new(TEMPLATE))?
-            && self.make_template("managed_instances.py", &managed)?
+            && self.make_template(&["managed_instances.py"], &managed)?
             && self.check_template(&managed)?
-            && self.make_template(without_url, &regional)?
-            && self.check_template_in(&regional, WITHOUT_FUNCTION_URLS)?)
+            && self.make_template(&["without_function_url.py"], &regional)?
+            && self.check_template_in(&regional, WITHOUT_FUNCTION_URLS)?
+            && self.check_alarms_of_many_functions()?)
     }
 
-    fn make_template(&self, program: &str, template: &Path) -> Result<bool> {
+    fn make_template(&self, program: &[impl AsRef<OsStr>], template: &Path) -> Result<bool> {
         let mut make = self.python_tool("python");
-        succeeds(make.arg(program).stdout(File::create(template)?))
+        succeeds(make.args(program).stdout(File::create(template)?))
+    }
+
+    /// Fifty functions, in as many templates as they need.
+    fn check_alarms_of_many_functions(&self) -> Result<bool> {
+        let names: Vec<_> = (0..50).map(|index| format!("function-{index}")).collect();
+        let mut templates = Vec::new();
+        for (part, names) in names.chunks(FUNCTIONS_OF_A_STACK).enumerate() {
+            let template = self.work.join(format!("watch-{part}.yaml"));
+            let program = [&["watch.py".to_owned()], names].concat();
+            if !self.make_template(&program, &template)? {
+                return Ok(false);
+            }
+            templates.push(template);
+        }
+        succeeds(self.python_tool("cfn-lint").args(templates))
     }
 
     /// Checks that these regions know all resources of the template.
