@@ -43,7 +43,7 @@ variable "services" {
     condition = length(distinct([for service in var.services : service.log_group_name if service.log_group_name != null])) == length([
       for service in var.services : service.log_group_name if service.log_group_name != null
     ])
-    error_message = "Two services share a log group: give each its own, or their calls cannot be told apart."
+    error_message = "Two services share a log group: give each its own, or their calls cannot be distinguished."
   }
 }
 

@@ -92,7 +92,7 @@ export class IdempotencyAlarms extends Construct {
     for (const [name, { fn, logGroup }] of services) {
       if (!fn && !logGroup) throw new Error(`the service ${name} has neither fn nor logGroup: nothing can be watched`);
       const owner = logGroup && owners.get(logGroup.logGroupName);
-      if (owner) throw new Error(`${owner} and ${name} share a log group: give each its own, or their calls cannot be told apart`);
+      if (owner) throw new Error(`${owner} and ${name} share a log group: give each its own, or their calls cannot be distinguished`);
       if (logGroup) owners.set(logGroup.logGroupName, name);
     }
     for (const { name, description } of owners.size > 0 ? PAGES : []) {

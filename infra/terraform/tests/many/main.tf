@@ -14,7 +14,7 @@ terraform {
 
 variable "bundle" {
   type        = string
-  description = "A zip file in the place of the example's function."
+  description = "The zip file that the example deploys."
 }
 
 variable "functions" {
