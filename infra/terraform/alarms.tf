@@ -1,17 +1,19 @@
 # docs/guide/deploy.md, "Alarms". To Lambda, an answer of HTTP 5xx is a success: watch your API's 5xx as well.
 
 locals {
-  namespace      = "DynamoDbIdempotency"
-  function_names = [for service in var.services : service.function_name if service.function_name != null]
-  log_groups     = { for name, service in var.services : name => service.log_group_name if service.log_group_name != null }
-  # Servers have no invocations: their calls are counted in their logs.
-  servers = [for name, service in var.services : name if service.function_name == null]
-  actions = { page = var.page_actions, ticket = var.ticket_actions }
+  namespace  = "DynamoDbIdempotency"
+  log_groups = { for name, service in var.services : name => service.log_group_name if service.log_group_name != null }
+  actions    = { page = var.page_actions, ticket = var.ticket_actions }
 
+  # What pages is counted in one metric of all services, the rest in each service's own. Servers have no
+  # invocations: their calls are counted in their logs.
   filters = {
-    for pair in setproduct(keys(module.contract.patterns), keys(local.log_groups)) :
-    "${pair[0]}-${pair[1]}" => { name = pair[0], log_group_name = local.log_groups[pair[1]] }
-    if pair[0] != "Calls" || contains(local.servers, pair[1])
+    for pair in setproduct(keys(module.contract.patterns), keys(local.log_groups)) : "${pair[0]}-${pair[1]}" => {
+      signal         = pair[0]
+      metric         = contains(keys(module.contract.pages), pair[0]) ? pair[0] : "${pair[1]}-${pair[0]}"
+      log_group_name = local.log_groups[pair[1]]
+    }
+    if pair[0] != "Calls" || var.services[pair[1]].function_name == null
   }
 }
 
@@ -20,11 +22,11 @@ resource "aws_cloudwatch_log_metric_filter" "signal" {
 
   name           = "${var.name}-${each.key}"
   log_group_name = each.value.log_group_name
-  pattern        = module.contract.patterns[each.value.name]
+  pattern        = module.contract.patterns[each.value.signal]
 
   metric_transformation {
     namespace     = local.namespace
-    name          = "${var.name}-${each.value.name}"
+    name          = "${var.name}-${each.value.metric}"
     value         = "1"
     default_value = "0"
   }

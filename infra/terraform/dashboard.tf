@@ -5,12 +5,14 @@ locals {
 module "watch" {
   source = "./modules/watch"
 
-  region         = local.region
-  table_name     = local.table_name
-  function_names = local.function_names
-  counts_calls   = length(setintersection(local.servers, keys(local.log_groups))) > 0
-  signals        = [local.namespace, var.name]
-  outcomes       = [local.namespace, "${var.name}-Outcomes"]
+  region     = local.region
+  table_name = local.table_name
+  services = {
+    for name, service in var.services :
+    name => { function_name = service.function_name, has_log = contains(keys(local.log_groups), name) }
+  }
+  signals  = [local.namespace, var.name]
+  outcomes = [local.namespace, "${var.name}-Outcomes"]
 }
 
 # First runs are counted where the code asks for them: Builder::log_first_runs().

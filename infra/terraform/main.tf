@@ -66,10 +66,12 @@ module "grant" {
   scopes      = each.value.scopes
 }
 
+# A role has one policy of each name: with a name for each purpose, no grant replaces another, of this module or
+# of another one with its own `name`.
 resource "aws_iam_role_policy" "service" {
   for_each = var.services
 
-  name   = "idempotency"
+  name   = "${var.name}-service-${each.key}"
   role   = each.value.role_name
   policy = module.grant[each.key].service_policy
 }
@@ -77,7 +79,7 @@ resource "aws_iam_role_policy" "service" {
 resource "aws_iam_role_policy" "inspector" {
   for_each = var.inspector_role_names
 
-  name   = "idempotency"
+  name   = "${var.name}-inspector"
   role   = each.value
   policy = module.operators.inspection_policy
 }
@@ -85,7 +87,15 @@ resource "aws_iam_role_policy" "inspector" {
 resource "aws_iam_role_policy" "operator" {
   for_each = var.operator_role_names
 
-  name   = "idempotency"
+  name   = "${var.name}-operator"
   role   = each.value
   policy = module.operators.release_policy
+}
+
+resource "aws_iam_role_policy" "restorer" {
+  for_each = var.restorer_role_names
+
+  name   = "${var.name}-restorer"
+  role   = each.value
+  policy = module.operators.restore_policy
 }

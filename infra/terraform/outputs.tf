@@ -15,3 +15,17 @@ output "alarm_names" {
     [for alarm in aws_cloudwatch_metric_alarm.expression : alarm.alarm_name],
   )
 }
+
+output "version_alarm_names" {
+  description = "For each service with a log, the alarms that a new version of its code may raise: ten at most, as many as a deployment group of CodeDeploy takes."
+  value = {
+    for name in keys(local.log_groups) : name => concat(
+      [for page, alarm in aws_cloudwatch_metric_alarm.page : alarm.alarm_name if page != "SwitchedOff"],
+      [
+        for kind in ["CallsDropped", "CallsFail", "ErrorLines", "InvocationsFail"] :
+        aws_cloudwatch_metric_alarm.expression["${kind}-${name}"].alarm_name
+        if kind != "InvocationsFail" || var.services[name].function_name != null
+      ],
+    )
+  }
+}

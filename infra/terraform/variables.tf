@@ -1,6 +1,11 @@
 variable "name" {
   type        = string
-  description = "The table's name, and the first part of the names of alarms, metrics and the dashboard."
+  description = "The table's name, and the first part of the names of alarms, metrics, policies and the dashboard."
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9_.-]{3,64}$", var.name))
+    error_message = "The name needs 3 to 64 of A-Z, a-z, 0-9, _, . and -: it is part of the names of policies and of the dashboard."
+  }
 }
 
 variable "existing_table_name" {
@@ -20,12 +25,25 @@ variable "services" {
     The functions and servers that use the table, by names that you choose. Each may keep the records of its
     scopes, and of no others; a scope is the list of its segments: [["payments"], ["refunds", "v2"]].
     A function has a function_name; a server has none, and its role is that of its task or pod. Most
-    alarms count lines in the log group; without one, watch the metrics (infra/servers).
+    alarms count lines in the log group; without one, watch the metrics (infra/servers). The names begin the
+    descriptions of alarms, and are part of the names of policies and metrics.
   TEXT
 
   validation {
     condition     = alltrue([for service in var.services : length(service.scopes) > 0])
     error_message = "A service has no scope: a grant for every record is no least privilege."
+  }
+
+  validation {
+    condition     = alltrue([for name in keys(var.services) : can(regex("^[A-Za-z0-9_.-]{1,40}$", name))])
+    error_message = "A service's name has other characters than A-Z, a-z, 0-9, _, . and -, or more than 40: it is part of the name of a policy."
+  }
+
+  validation {
+    condition = length(distinct([for service in var.services : service.log_group_name if service.log_group_name != null])) == length([
+      for service in var.services : service.log_group_name if service.log_group_name != null
+    ])
+    error_message = "Two services share a log group: give each its own, or their calls cannot be distinguished."
   }
 }
 
@@ -39,6 +57,12 @@ variable "operator_role_names" {
   type        = set(string)
   default     = []
   description = "Roles that can read every record and release keys with the command line."
+}
+
+variable "restorer_role_names" {
+  type        = set(string)
+  default     = []
+  description = "Roles that can restore the table, into one whose name is this table's with `-` and more behind it."
 }
 
 variable "kms_key_arn" {

@@ -22,7 +22,8 @@ pub fn write_logs() {
 }
 
 /// Creates a log in this format and from this level, without colors. Each line has its target, so that
-/// an alarm can distinguish the crate's errors from the handler's.
+/// an alarm can distinguish the crate's errors from the handler's. In JSON it also has a timestamp:
+/// without one, Lambda's level filter takes every line for INFO, and drops errors at a higher level.
 pub fn logs<W>(
     format: Option<&str>,
     level: Option<&str>,
@@ -34,12 +35,11 @@ where
     let logs = tracing_subscriber::fmt()
         .with_max_level(level_of(level))
         .with_ansi(false)
-        .without_time()
         .with_writer(writer);
     if format.is_some_and(|format| format.eq_ignore_ascii_case("json")) {
         Box::new(logs.json().finish())
     } else {
-        Box::new(logs.finish())
+        Box::new(logs.without_time().finish())
     }
 }
 
@@ -53,7 +53,39 @@ fn level_of(name: Option<&str>) -> LevelFilter {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat as Format};
+
     use super::*;
+
+    /// <https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html>
+    #[test]
+    fn a_line_in_json_has_what_lambdas_level_filter_reads_and_its_target() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let writer = Arc::clone(&lines);
+        let log = logs(Some("JSON"), None, move || Lines(Arc::clone(&writer)));
+        tracing::subscriber::with_default(log, || tracing::error!(reason = "none", "it failed"));
+        let lines = lines.lock().expect("no panic");
+        let line: serde_json::Value = serde_json::from_slice(&lines).expect("one line of JSON");
+        let timestamp = line["timestamp"].as_str().expect("a timestamp");
+        DateTime::from_str(timestamp, Format::DateTime).expect("RFC 3339");
+        assert_eq!(line["level"], "ERROR");
+        assert_eq!(line["target"], module_path!());
+        assert_eq!(line["fields"]["message"], "it failed");
+    }
+
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").write(line)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn the_level_is_one_of_lambdas_or_info() {

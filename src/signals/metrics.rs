@@ -8,6 +8,15 @@
 /// assert_eq!(EXECUTIONS, "idempotency_executions_total");
 /// ```
 pub const EXECUTIONS: &str = "idempotency_executions_total";
+/// Counts calls, whatever their outcome, by `operation`: what a rate of outcomes is compared with where
+/// metrics cannot be summed over a label, as in an alarm of CloudWatch.
+///
+/// ```
+/// use dynamodb_idempotency::signals::CALLS;
+///
+/// assert_eq!(CALLS, "idempotency_calls_total");
+/// ```
+pub const CALLS: &str = "idempotency_calls_total";
 /// Counts executions that took over an abandoned record, whatever their outcome, by `operation`.
 ///
 /// ```
@@ -68,6 +77,7 @@ pub fn describe() {
     use metrics::{Unit, describe_counter, describe_histogram};
 
     describe_counter!(EXECUTIONS, Unit::Count, "Idempotent calls");
+    describe_counter!(CALLS, Unit::Count, "Idempotent calls, whatever their outcome");
     describe_counter!(TAKEOVERS, Unit::Count, "Abandoned records that were taken over");
     describe_histogram!(HANDLER_SECONDS, Unit::Seconds, "Time of a handler");
     describe_histogram!(STORE_SECONDS, Unit::Seconds, "Time of a request to DynamoDB");

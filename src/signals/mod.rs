@@ -7,6 +7,7 @@
 //! | event `DynamoDB has answered`, DEBUG | one request, with the SDK's retries: `action`, `result`, `micros`, `units` |
 //! | events at WARN and ERROR | problems; listed in `docs/signals.md` |
 //! | counter [`EXECUTIONS`] | calls, by `operation` and `outcome` |
+//! | counter [`CALLS`] | calls, by `operation` |
 //! | counter [`TAKEOVERS`] | executions that took over an abandoned record, by `operation` |
 //! | histogram [`HANDLER_SECONDS`] | a handler's time, by `operation` |
 //! | histogram [`STORE_SECONDS`] | a request's time, with the SDK's retries, by `action` and `result` |
@@ -23,11 +24,12 @@
 //!
 //! ```
 //! use dynamodb_idempotency::signals::{
-//!     ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
+//!     ANSWER_BYTES, CALLS, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
 //! };
 //!
 //! // The metrics that an exporter may have to configure.
 //! assert_eq!(EXECUTIONS, "idempotency_executions_total");
+//! assert_eq!(CALLS, "idempotency_calls_total");
 //! assert_eq!(TAKEOVERS, "idempotency_takeovers_total");
 //! assert_eq!(HANDLER_SECONDS, "idempotency_handler_seconds");
 //! assert_eq!(STORE_SECONDS, "idempotency_store_seconds");
@@ -49,7 +51,7 @@ use crate::store::key::RecordKey;
 #[cfg(feature = "metrics")]
 pub use self::metrics::describe;
 pub use self::metrics::{
-    ANSWER_BYTES, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
+    ANSWER_BYTES, CALLS, CAPACITY_UNITS, EXECUTIONS, HANDLER_SECONDS, STORE_SECONDS, TAKEOVERS,
 };
 
 /// Counts an execution that took over an abandoned record.
@@ -195,6 +197,7 @@ impl Signals {
             tracing::info!(parent: &self.span, operation, outcome, attempt, "{ENDED}");
         }
         metrics::count(EXECUTIONS, Some(operation), &[("outcome", outcome)]);
+        metrics::count(CALLS, Some(operation), &[]);
     }
 }
 

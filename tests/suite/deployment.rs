@@ -217,7 +217,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 fn alarms_for_servers_are_on_metrics_that_exist() {
     use dynamodb_idempotency::signals;
 
-    let known = [signals::EXECUTIONS, signals::TAKEOVERS, signals::STORE_SECONDS];
+    let known = [signals::EXECUTIONS, signals::CALLS, signals::TAKEOVERS, signals::STORE_SECONDS];
     for text in [PROMETHEUS, CLOUDWATCH] {
         let named: Vec<_> = words(text).filter(|word| word.starts_with("idempotency_")).collect();
         assert!(named.len() > 3, "{named:?}");
@@ -239,5 +239,52 @@ fn alarms_for_servers_are_on_outcomes_that_exist() {
     assert!(outcomes.len() > 8, "{outcomes:?}");
     for outcome in outcomes {
         assert!(SIGNALS.contains(&format!("\n| `{outcome}` | ")), "{outcome}");
+    }
+}
+
+/// The alarms of `cloudwatch.yaml`, each as its text.
+fn alarms_for_servers() -> Vec<(&'static str, &'static str)> {
+    let (_, resources) = CLOUDWATCH.split_once("\nResources:\n").expect("resources");
+    let alarms = resources.split("\n\n").map(|alarm| alarm.split_once(":\n").expect("an alarm"));
+    alarms.map(|(name, text)| (name.trim(), text)).collect()
+}
+
+/// Log lines have no metric, and functions, API and queues are none of a server's.
+const NOT_OF_A_SERVER: [&str; 9] = [
+    "AnswerLost",
+    "AnswersFail",
+    "DeadLetters",
+    "ErrorLines",
+    "FunctionThrottles",
+    "InvocationsFail",
+    "MostAnswersFail",
+    "MostInvocationsFail",
+    "OldestMessage",
+];
+
+#[test]
+fn a_server_has_the_alarms_of_the_page_on_deployment() {
+    let (_, section) = DEPLOY.split_once("\n## Alarms\n").expect("the alarms");
+    let (section, _) = section.split_once("\n### ").expect("its end");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split(" | ").next().unwrap_or_default());
+    let listed = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let listed: BTreeSet<_> = listed.filter(|name| !NOT_OF_A_SERVER.contains(name)).collect();
+    assert_eq!(
+        alarms_for_servers().into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(),
+        listed
+    );
+}
+
+#[test]
+fn alarms_for_servers_compare_with_all_calls_and_are_on_ten_metrics_at_most() {
+    for (name, alarm) in alarms_for_servers() {
+        assert!(alarm.matches("MetricStat:").count() <= 10, "{name}");
+        if alarm.contains("Expression: 100 * ") {
+            assert!(alarm.contains(" / calls\n"), "{name}");
+            let calls = alarm.split("- Id: calls\n").nth(1).expect("calls");
+            assert!(calls.contains("MetricName: idempotency_calls_total"), "{name}");
+            assert_eq!(calls.matches("{ Name: ").count(), 1, "{name}: by its operation alone");
+        }
     }
 }

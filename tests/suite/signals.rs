@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Failure, Lease, Outage, Takeover, Unconfirmed};
 use dynamodb_idempotency::signals::{
-    ANSWER_BYTES, EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
+    ANSWER_BYTES, CALLS, EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
 };
 use dynamodb_idempotency::{Call, Idempotency, Policy, Reconciled, Transaction};
 use futures::FutureExt;
@@ -95,6 +95,7 @@ async fn an_owner_at_work_and_the_end_of_its_lease() {
     late.unwrap();
     let counts = listener.metrics().counts;
     assert_eq!(counts[&format!("{TAKEOVERS}{{operation=charge}}")], 1);
+    assert_eq!(counts[&format!("{CALLS}{{operation=charge}}")], 3);
     let taken = listener.logged("an abandoned operation is taken over");
     assert_eq!((taken[0].level, taken[0].get("attempt")), (Level::WARN, "2"));
     let ended = listener.logged(ENDED);

@@ -125,6 +125,18 @@ pub(crate) fn durable(target: &Path, folder: &Path) -> Result<(Command, String)>
     Ok((process::ending_with_its_parent(&command), endpoint_at(port)))
 }
 
+/// Starts another emulator of DynamoDB, which responds as this one does. `server` returns its command, which
+/// listens at the given port of the loopback address.
+pub(crate) fn emulated(
+    name: &'static str,
+    cache: &Path,
+    server: impl FnOnce(u16) -> Command,
+) -> Result<Server> {
+    let port = free_port()?;
+    let process = ServerProcess::start(&server(port), None, port, server_folder(cache, port))?;
+    Ok(Server { endpoint: endpoint_at(port), origin: name, process: Some(process) })
+}
+
 /// Returns a port of the loopback address that was free just now. DynamoDB Local cannot choose a port
 /// itself. If another process takes the port first, the server ends at once, which is reported.
 fn free_port() -> Result<u16> {

@@ -4,8 +4,11 @@
 //! for the tools alone, whose versions are pinned: they are installed once, and again when their
 //! lock files have changed.
 
+mod terraform;
+
 use std::{
     env,
+    ffi::OsStr,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -46,7 +49,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
         && infra.check_sam()?
         && infra.check_servers()?
         && infra.check_cdk()?
-        && infra.check_jsii()?)
+        && infra.check_jsii()?
+        && infra.check_with_checkov()?
+        && terraform::check(&infra.terraform, &infra.checks(), &infra.work)?)
 }
 
 /// What the end-to-end tests take of AWS SAM.
@@ -81,12 +86,19 @@ fn emulator_name() -> Result<&'static str> {
     }
 }
 
+/// Two of the regions of AWS that have no function URLs.
+const WITHOUT_FUNCTION_URLS: [&str; 2] = ["ap-east-2", "il-central-1"];
+
+/// Functions whose alarms fit into a stack, by `watch.py`.
+const FUNCTIONS_OF_A_STACK: usize = 20;
+
 /// In `infra/sam`.
 const TEMPLATE: &str = "template.yaml";
 
 struct Infra {
     sam: PathBuf,
     cdk: PathBuf,
+    terraform: PathBuf,
     /// For what is installed and made here.
     work: PathBuf,
 }
@@ -95,13 +107,34 @@ impl Infra {
     fn of(workspace: &Workspace) -> Self {
         let infra = workspace.root.join("infra");
         let work = workspace.target.join("infra");
-        Self { sam: infra.join("sam"), cdk: infra.join("cdk"), work }
+        let [sam, cdk, terraform] = ["sam", "cdk", "terraform"].map(|tool| infra.join(tool));
+        Self { sam, cdk, terraform, work }
     }
 
     fn install_python(&self) -> Result<bool> {
         let constraints = self.sam.join("constraints.txt");
         let requirements = self.sam.join("requirements.txt");
         tools::install_python(&self.work.join("venv"), &requirements, Some(&constraints))
+    }
+
+    /// The virtual environment of checkov and moto, which need older packages than the SAM CLI.
+    fn checks(&self) -> PathBuf {
+        self.work.join("checks")
+    }
+
+    /// The findings that are accepted are in the configuration, each with its reason.
+    fn check_with_checkov(&self) -> Result<bool> {
+        let [requirements, constraints] = ["requirements.txt", "constraints.txt"]
+            .map(|file| self.terraform.join("tests").join(file));
+        if !tools::install_python(&self.checks(), &requirements, Some(&constraints))? {
+            return Ok(false);
+        }
+        let template = self.work.join("checkov");
+        fs::create_dir_all(&template)?;
+        fs::copy(self.work.join("template.json"), template.join("template.json"))?;
+        let mut checkov = command(self.checks().join("bin/checkov"), &self.terraform);
+        checkov.args(["--config-file", "../checkov.yaml", "--directory"]).arg(&self.terraform);
+        Ok(succeeds(checkov.arg("--directory").arg(template))?)
     }
 
     fn emulator(&self) -> Result<PathBuf> {
@@ -122,14 +155,44 @@ impl Infra {
         Ok((succeeds(&mut translate)?, translated))
     }
 
-    /// The template, and the other one that is made of it.
+    /// The template, and the others that are made of it.
     fn check_sam(&self) -> Result<bool> {
-        let managed = self.work.join("managed-instances.yaml");
-        let mut make = self.python_tool("python");
-        make.arg("managed_instances.py").stdout(File::create(&managed)?);
+        let [managed, regional] =
+            ["managed-instances.yaml", "regional.yaml"].map(|template| self.work.join(template));
         Ok(self.check_template(Path::new(TEMPLATE))?
-            && succeeds(&mut make)?
-            && self.check_template(&managed)?)
+            && self.make_template(&["managed_instances.py"], &managed)?
+            && self.check_template(&managed)?
+            && self.make_template(&["without_function_url.py"], &regional)?
+            && self.check_template_in(&regional, WITHOUT_FUNCTION_URLS)?
+            && self.check_alarms_of_many_functions()?)
+    }
+
+    fn make_template(&self, program: &[impl AsRef<OsStr>], template: &Path) -> Result<bool> {
+        let mut make = self.python_tool("python");
+        succeeds(make.args(program).stdout(File::create(template)?))
+    }
+
+    /// Fifty functions, in as many templates as they need.
+    fn check_alarms_of_many_functions(&self) -> Result<bool> {
+        let names: Vec<_> = (0..50).map(|index| format!("function-{index}")).collect();
+        let mut templates = Vec::new();
+        for (part, names) in names.chunks(FUNCTIONS_OF_A_STACK).enumerate() {
+            let template = self.work.join(format!("watch-{part}.yaml"));
+            let program = [&["watch.py".to_owned()], names].concat();
+            if !self.make_template(&program, &template)? {
+                return Ok(false);
+            }
+            templates.push(template);
+        }
+        succeeds(self.python_tool("cfn-lint").args(templates))
+    }
+
+    /// Checks that these regions know all resources of the template.
+    fn check_template_in(&self, template: &Path, regions: [&str; 2]) -> Result<bool> {
+        let (is_translated, translated) = self.translate(template)?;
+        let mut lint = self.python_tool("cfn-lint");
+        lint.arg("--regions").args(regions).arg("--").arg(translated);
+        Ok(is_translated && succeeds(&mut lint)?)
     }
 
     /// Checks the template, and the template that SAM's transform makes of it.

@@ -35,6 +35,8 @@ export interface PaymentsStackProps extends StackProps {
 
 /** What belongs to one function. */
 interface Part {
+  /** What the binary is called, and the function's alarms. */
+  readonly name: string;
   readonly fn: lambda.Function;
   /** What clients and queues call: it moves from one version to the next. */
   readonly live: lambda.Alias;
@@ -83,10 +85,15 @@ export class PaymentsStack extends Stack {
       pageActions: this.actions("AlarmTopic", this.settings.alarmTopicArn),
       ticketActions: this.actions("TicketTopic", this.settings.ticketTopicArn),
     });
-    this.shiftTraffic([api, consumer], watch.ofVersions);
+    this.shiftTraffic([
+      { ...api, alarms: [...watch.alarmsOfVersion(api.name), watch.answersFail] },
+      { ...consumer, alarms: watch.alarmsOfVersion(consumer.name) },
+    ]);
 
     new CfnOutput(this, "Url", { value: url });
     new CfnOutput(this, "QueueUrl", { value: queue.queueUrl });
+    new CfnOutput(this, "DeadLetterQueueArn", { value: deadLetters.queueArn });
+    new CfnOutput(this, "FunctionNames", { value: `${api.fn.functionName} ${consumer.fn.functionName}` });
     new CfnOutput(this, "IdempotencyTableName", { value: this.idempotency.tableName });
     new CfnOutput(this, "PaymentsTableName", { value: this.payments.tableName });
     new CfnOutput(this, "LedgerTableName", { value: this.ledger.tableName });
@@ -200,7 +207,7 @@ export class PaymentsStack extends Stack {
       aliasName: "live",
       version: fn.currentVersion,
     });
-    return { fn, live, logGroup };
+    return { name: binaryName, fn, live, logGroup };
   }
 
   private logGroup(id: string): logs.LogGroup {
@@ -268,6 +275,16 @@ export class PaymentsStack extends Stack {
     ]);
     this.allow(operator, queue.queueArn, ["sqs:SendMessage"]);
     this.allowQueueKey(operator, ["kms:Decrypt", "kms:GenerateDataKey"]);
+    const restorer = role("RestorerRole", "Restores the idempotency table.");
+    this.idempotency.grantRestore(restorer);
+    const table = spelled(this.resolve(this.idempotency.table.tableArn));
+    for (const resource of ["*", `${table}-*`, `${table}/backup/*`]) {
+      Validations.of(restorer).acknowledge({
+        id: `AwsSolutions-IAM5[Resource::${resource}]`,
+        reason: "Backups can only be listed all. The names of backups and of restored tables are not known here.",
+      });
+    }
+    new CfnOutput(this, "RestorerRoleArn", { value: restorer.roleArn });
     new CfnOutput(this, "InspectorRoleArn", { value: inspector.roleArn });
     new CfnOutput(this, "OperatorRoleArn", { value: operator.roleArn });
   }
@@ -296,7 +313,7 @@ export class PaymentsStack extends Stack {
   }
 
   /** To a new version by `rollout`, and back when one of the alarms rings. */
-  private shiftTraffic(parts: Part[], alarms: readonly cloudwatch.IAlarm[]): void {
+  private shiftTraffic(parts: (Part & { readonly alarms: cloudwatch.IAlarm[] })[]): void {
     const policy = "service-role/AWSCodeDeployRoleForLambdaLimited";
     const role = new iam.Role(this, "RolloutRole", {
       description: "Shifts traffic to new versions of the functions.",
@@ -313,13 +330,13 @@ export class PaymentsStack extends Stack {
       "RolloutConfig",
       `CodeDeployDefault.Lambda${this.settings.rollout}`,
     );
-    for (const { fn, live } of parts) {
+    for (const { fn, live, alarms } of parts) {
       new codedeploy.LambdaDeploymentGroup(this, `${fn.node.id}Rollout`, {
         application,
         alias: live,
         deploymentConfig,
         role,
-        alarms: [...alarms],
+        alarms,
         autoRollback: { failedDeployment: true, stoppedDeployment: true, deploymentInAlarm: true },
       });
     }
@@ -328,4 +345,11 @@ export class PaymentsStack extends Stack {
   private actions(id: string, topicArn: string | undefined): cloudwatch.IAlarmAction[] {
     return topicArn === undefined ? [] : [new SnsAction(sns.Topic.fromTopicArn(this, id, topicArn))];
   }
+}
+
+/** A reference as cdk-nag writes it. */
+function spelled(reference: any): string {
+  if (typeof reference === "string") return reference;
+  if (reference.Ref) return `<${reference.Ref}>`;
+  return reference["Fn::GetAtt"] ? `<${reference["Fn::GetAtt"].join(".")}>` : reference["Fn::Join"][1].map(spelled).join("");
 }

@@ -10,24 +10,34 @@ import { IdempotencyAlarms, type IIdempotencyTable } from "../lib";
 const MINUTE = { period: Duration.minutes(1) };
 const SUM = { ...MINUTE, statistic: cloudwatch.Stats.SUM };
 
-/** What a dashboard shows of the outcomes of `docs/signals.md`. */
+/** The outcomes of `docs/signals.md`. */
 const OUTCOMES = [
   "first",
+  "retry",
+  "takeover",
   "replay",
+  "replay_failure",
+  "reconciled",
+  "reconcile_failed",
   "in_progress",
   "mismatch",
-  "takeover",
+  "abandoned",
   "released",
+  "failed",
   "lease_lost",
   "lease_expired",
   "unconfirmed",
+  "dropped",
+  "fail_open",
+  "unprotected",
+  "not_written",
   "store_error",
   "error",
 ];
 
 export interface WatchProps {
   readonly table: IIdempotencyTable;
-  readonly functions: readonly { readonly fn: lambda.Function; readonly logGroup: logs.LogGroup }[];
+  readonly functions: readonly { readonly name: string; readonly fn: lambda.Function; readonly logGroup: logs.LogGroup }[];
   /** The API's answers in a minute: those of 5xx, and all. */
   readonly answers: { readonly errors: cloudwatch.IMetric; readonly all: cloudwatch.IMetric };
   readonly queue: sqs.Queue;
@@ -40,15 +50,16 @@ export interface WatchProps {
 
 /** The alarms and the dashboard of the stack. */
 export class Watch extends Construct {
-  /** Those that a new version may raise: on them, traffic goes back to the old one. */
-  public readonly ofVersions: readonly cloudwatch.Alarm[];
+  /** The API's answers, which a new version of its function may spoil too. */
+  public readonly answersFail: cloudwatch.Alarm;
+
+  private readonly alarms: IdempotencyAlarms;
 
   constructor(scope: Construct, id: string, props: WatchProps) {
     super(scope, id);
-    const alarms = new IdempotencyAlarms(this, "Alarms", {
+    this.alarms = new IdempotencyAlarms(this, "Alarms", {
       table: props.table,
-      logGroups: props.functions.map(({ logGroup }) => logGroup),
-      functions: props.functions.map(({ fn }) => fn),
+      services: Object.fromEntries(props.functions.map(({ name, fn, logGroup }) => [name, { fn, logGroup }])),
       pageActions: props.pageActions,
       ticketActions: props.ticketActions,
     });
@@ -65,7 +76,7 @@ export class Watch extends Construct {
       evaluationPeriods: 5,
       datapointsToAlarm: 3,
     });
-    const answersFail = this.alarm("AnswersFailAlarm", props.ticketActions, {
+    this.answersFail = this.alarm("AnswersFailAlarm", props.ticketActions, {
       alarmDescription: "More than 5 of 100 of the payments API's answers are HTTP 5xx.",
       metric: failed,
       threshold: 5,
@@ -85,8 +96,12 @@ export class Watch extends Construct {
       threshold: 600,
       evaluationPeriods: 1,
     });
-    this.ofVersions = [...alarms.ofVersions, answersFail];
-    this.dashboard(props, alarms);
+    this.dashboard(props);
+  }
+
+  /** On these, traffic goes back to the old version of a function. */
+  public alarmsOfVersion(name: string): cloudwatch.Alarm[] {
+    return this.alarms.alarmsOfVersion(name);
   }
 
   private alarm(
@@ -104,7 +119,7 @@ export class Watch extends Construct {
     return made;
   }
 
-  private dashboard(props: WatchProps, alarms: IdempotencyAlarms): void {
+  private dashboard(props: WatchProps): void {
     const { table } = props.table;
     const functions = props.functions.map(({ fn }) => fn);
     const graph = (title: string, left: cloudwatch.IMetric[]) =>
@@ -139,9 +154,9 @@ export class Watch extends Construct {
         [
           graph(
             "How calls ended",
-            OUTCOMES.map((outcome) => alarms.metricOutcome(outcome)),
+            OUTCOMES.map((outcome) => this.alarms.metricOutcome(outcome)),
           ),
-          graph("Replays in 100 first runs and replays", [alarms.metricReplayShare()]),
+          graph("Replays in 100 first runs and replays", [this.alarms.metricReplayShare()]),
         ],
       ],
     });

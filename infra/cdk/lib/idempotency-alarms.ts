@@ -1,16 +1,13 @@
-import { Duration, Stack } from "aws-cdk-lib";
+import { Duration, NestedStack, Stack } from "aws-cdk-lib";
 import * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
 import type * as lambda from "aws-cdk-lib/aws-lambda";
 import * as logs from "aws-cdk-lib/aws-logs";
 import { Construct } from "constructs";
 
 import type { IIdempotencyTable } from "./idempotency-table";
-import { CALLS, ERROR_LINES, FAILED, PAGES, type Signal } from "./signals";
+import { CALLS, DROPPED, ERROR_LINES, FAILED, OUTCOME, OUTCOMES, PAGES, type Signal, UNRESOLVED } from "./signals";
 
 const NAMESPACE = "DynamoDbIdempotency";
-
-/** Where a line of the log, written as JSON, says how a call ended. */
-const OUTCOME = "$.fields.outcome";
 
 const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
@@ -23,26 +20,39 @@ const SOME = { threshold: 5, evaluationPeriods: 5, datapointsToAlarm: 2 };
 /** More than ten a minute, in two of five: what the SDK's retries absorb is not reported. */
 const TEN_A_MINUTE = { threshold: 10, evaluationPeriods: 5, datapointsToAlarm: 2 };
 
+/** A service has about 20 filters and alarms, and a stack at most 500 resources. */
+const SERVICES_PER_STACK = 10;
+
 type Condition = Pick<cloudwatch.AlarmProps, "threshold" | "evaluationPeriods" | "datapointsToAlarm">;
+
+/** A function or server that uses the table. */
+export interface IdempotencyService {
+  /**
+   * The function. Its errors and throttles are watched, and failed calls are compared with its
+   * invocations.
+   *
+   * @default - a server: failed calls are compared with the calls that are logged, which are all calls
+   * if the code asks for first runs (`Builder::log_first_runs`)
+   */
+  readonly fn?: lambda.IFunction;
+
+  /**
+   * Its own log group, with lines that are JSON, from INFO on. Most alarms count lines in it.
+   *
+   * @default - none: only the function's errors and throttles are watched
+   */
+  readonly logGroup?: logs.ILogGroup;
+}
 
 export interface IdempotencyAlarmsProps {
   /** The table whose throttles and errors are watched. */
   readonly table: IIdempotencyTable;
 
   /**
-   * The log groups of what uses it, with lines that are JSON, from INFO on. Most alarms count lines
-   * in them.
+   * The functions and servers that use it, by names of your choice, which begin the descriptions of
+   * their alarms. Each has alarms of its own. From the eleventh on, they are in nested stacks.
    */
-  readonly logGroups: logs.ILogGroup[];
-
-  /**
-   * The functions that use it. Their errors and throttles are watched, together, and failed calls are
-   * compared with their invocations.
-   *
-   * @default - none: failed calls are compared with the calls that are logged, which are all calls if
-   * the code asks for first runs (`Builder::log_first_runs`)
-   */
-  readonly functions?: lambda.IFunction[];
+  readonly services: { [name: string]: IdempotencyService };
 
   /**
    * What happens when a page goes to ALARM, and when it returns to OK.
@@ -70,41 +80,44 @@ export class IdempotencyAlarms extends Construct {
   public readonly pages: cloudwatch.Alarm[] = [];
   /** Alarms that have to be looked into within working hours. */
   public readonly tickets: cloudwatch.Alarm[] = [];
-  /** Those that a new version of the code may raise: for a deployment that rolls back on them. */
-  public readonly ofVersions: cloudwatch.Alarm[] = [];
 
+  private readonly ofAnyVersion: cloudwatch.Alarm[] = [];
+  private readonly ofVersions: { [service: string]: cloudwatch.Alarm[] } = {};
+
+  /** @throws if a service has neither function nor log group, or two share a log group */
   constructor(scope: Construct, id: string, props: IdempotencyAlarmsProps) {
     super(scope, id);
-    for (const signal of PAGES) {
-      const metric = this.count(signal, props.logGroups);
-      const page = this.page(signal.name, signal.description, metric, ONCE);
-      if (signal.name !== "SwitchedOff") this.ofVersions.push(page);
+    const services = Object.entries(props.services);
+    const owners = new Map<string, string>();
+    for (const [name, { fn, logGroup }] of services) {
+      if (!fn && !logGroup) throw new Error(`the service ${name} has neither fn nor logGroup: nothing can be watched`);
+      const owner = logGroup && owners.get(logGroup.logGroupName);
+      if (owner) throw new Error(`${owner} and ${name} share a log group: give each its own, or their calls cannot be distinguished`);
+      if (logGroup) owners.set(logGroup.logGroupName, name);
     }
-    const functions = props.functions ?? [];
-    this.watchCalls(props.logGroups, functions);
-    if (functions.length > 0) this.watchFunctions(functions);
+    for (const { name, description } of owners.size > 0 ? PAGES : []) {
+      const page = this.page(this, name, description, this.counted(name), ONCE);
+      if (name !== "SwitchedOff") this.ofAnyVersion.push(page);
+    }
+    const parts: Construct[] = [this];
+    services.forEach(([name, service], index) => {
+      const part = Math.floor(index / SERVICES_PER_STACK);
+      this.watch((parts[part] ??= new NestedStack(this, `Part${part}`)), name, service);
+    });
     this.ticket(
+      this,
       "Throttles",
       "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs.",
       props.table.metricThrottles(),
       TEN_A_MINUTE,
     );
     this.ticket(
+      this,
       "SystemErrors",
       "DynamoDB answers requests to the idempotency table with server errors (HTTP 5xx).",
       props.table.metricSystemErrors(),
       TEN_A_MINUTE,
     );
-    props.logGroups.forEach((logGroup, index) => {
-      new logs.MetricFilter(this, `Outcomes${index}`, {
-        logGroup,
-        filterPattern: logs.FilterPattern.exists(OUTCOME),
-        metricNamespace: NAMESPACE,
-        metricName: this.metricName("Outcomes"),
-        metricValue: "1",
-        dimensions: { outcome: OUTCOME },
-      });
-    });
     for (const [alarms, actions] of [
       [this.pages, props.pageActions ?? []],
       [this.tickets, props.ticketActions ?? []],
@@ -117,14 +130,26 @@ export class IdempotencyAlarms extends Construct {
   }
 
   /**
+   * The alarms that a new version of this service's code may raise, for a deployment that rolls back on
+   * them: nine at most, and a deployment group of CodeDeploy takes ten.
+   *
+   * @throws if there is no service of this name
+   */
+  public alarmsOfVersion(service: string): cloudwatch.Alarm[] {
+    const its = this.ofVersions[service];
+    if (its === undefined) throw new Error(`there is no service ${service}`);
+    return [...this.ofAnyVersion, ...its];
+  }
+
+  /**
    * Calls that ended so in a minute, by their name in `docs/signals.md`: `replay`, `mismatch`. Of
-   * functions that log as JSON, from INFO on; `first` of those that ask for it
+   * services that log as JSON, from INFO on; `first` of those that ask for it
    * (`Builder::log_first_runs`).
    */
   public metricOutcome(outcome: string): cloudwatch.IMetric {
     return new cloudwatch.Metric({
       namespace: NAMESPACE,
-      metricName: this.metricName("Outcomes"),
+      metricName: this.metricName(OUTCOMES.name),
       dimensionsMap: { outcome },
       label: outcome,
       ...MINUTE,
@@ -132,7 +157,7 @@ export class IdempotencyAlarms extends Construct {
   }
 
   /**
-   * How many of a hundred first runs and replays were replays, in a minute. Of functions as
+   * How many of a hundred first runs and replays were replays, in a minute. Of services as
    * {@link metricOutcome} has them for `first`.
    */
   public metricReplayShare(): cloudwatch.IMetric {
@@ -145,101 +170,129 @@ export class IdempotencyAlarms extends Construct {
   }
 
   /** By its path: two of these constructs in one stack have metrics of their own. */
-  private metricName(name: string): string {
+  private metricName(...name: string[]): string {
     const stack = Stack.of(this);
     const within = this.node.scopes.slice(stack.node.scopes.length).map(({ node }) => node.id);
-    return [stack.stackName, ...within, name].join("-");
+    return [stack.stackName, ...within, ...name].join("-");
   }
 
-  /** The share of calls that fail, and of errors in the log. */
-  private watchCalls(logGroups: readonly logs.ILogGroup[], functions: readonly lambda.IFunction[]): void {
-    const of = functions.length > 0
-      ? numbered("i", functions.map((fn) => fn.metricInvocations(MINUTE)))
-      : { calls: this.count(CALLS, logGroups) };
-    const share = (name: string, part: cloudwatch.IMetric) =>
-      percentage(name, { [name]: part }, of);
-    const failed = share("failed", this.count(FAILED, logGroups));
+  private counted(...name: string[]): cloudwatch.IMetric {
+    return new cloudwatch.Metric({ namespace: NAMESPACE, metricName: this.metricName(...name), ...MINUTE });
+  }
+
+  private watch(scope: Construct, name: string, { fn, logGroup }: IdempotencyService): void {
+    const ofVersion: cloudwatch.Alarm[] = [];
+    this.ofVersions[name] = ofVersion;
+    if (logGroup) {
+      for (const page of PAGES) this.count(scope, name, page, logGroup);
+      this.count(scope, name, OUTCOMES, logGroup);
+      const own = (signal: Signal) => this.count(scope, name, signal, logGroup, name);
+      const calls = fn?.metricInvocations(MINUTE) ?? own(CALLS);
+      const failed = percentage("failed", own(FAILED), calls);
+      const unresolved = percentage("unresolved", own(UNRESOLVED), calls);
+      this.page(
+        scope,
+        `MostCallsFail-${name}`,
+        `${name}: more than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing.`,
+        failed,
+        MOST,
+      );
+      this.page(
+        scope,
+        `MostUnresolved-${name}`,
+        `${name}: more than half of the calls find or leave an operation that is not completed: its effect must be checked.`,
+        unresolved,
+        MOST,
+      );
+      this.ticket(
+        scope,
+        `Unresolved-${name}`,
+        `${name}: more than 5 of 100 calls find or leave an operation that is not completed: its effect must be checked.`,
+        unresolved,
+        SOME,
+      );
+      ofVersion.push(
+        this.page(
+          scope,
+          `CallsDropped-${name}`,
+          `${name}: more than 5 of 100 calls are dropped while their handler runs: effects may be repeated when the leases end.`,
+          percentage("dropped", own(DROPPED), calls),
+          SOME,
+        ),
+        this.ticket(
+          scope,
+          `CallsFail-${name}`,
+          `${name}: more than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached.`,
+          failed,
+          SOME,
+        ),
+        this.ticket(
+          scope,
+          `ErrorLines-${name}`,
+          `${name}: dynamodb-idempotency logs more than 5 errors for 100 calls.`,
+          percentage("errors", own(ERROR_LINES), calls),
+          SOME,
+        ),
+      );
+    }
+    if (fn) ofVersion.push(this.watchFunction(scope, name, fn));
+  }
+
+  /** Returns the alarm that a new version may raise. */
+  private watchFunction(scope: Construct, name: string, fn: lambda.IFunction): cloudwatch.Alarm {
+    const failed = percentage("errors", fn.metricErrors(MINUTE), fn.metricInvocations(MINUTE));
     this.page(
-      "MostCallsFail",
-      "More than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing.",
+      scope,
+      `MostInvocationsFail-${name}`,
+      `${name}: more than half of the invocations end with an error.`,
       failed,
       MOST,
     );
-    this.ofVersions.push(
-      this.ticket(
-        "CallsFail",
-        "More than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached.",
-        failed,
-        SOME,
-      ),
-      this.ticket(
-        "ErrorLines",
-        "dynamodb-idempotency logs more than 5 errors for 100 calls.",
-        share("errors", this.count(ERROR_LINES, logGroups)),
-        SOME,
-      ),
-    );
-  }
-
-  private watchFunctions(functions: readonly lambda.IFunction[]): void {
-    const failed = percentage(
-      "errors",
-      numbered("e", functions.map((fn) => fn.metricErrors(MINUTE))),
-      numbered("i", functions.map((fn) => fn.metricInvocations(MINUTE))),
-    );
-    this.page("MostInvocationsFail", "More than half of the invocations end with an error.", failed, MOST);
-    this.ofVersions.push(
-      this.ticket(
-        "InvocationsFail",
-        "More than 5 of 100 invocations end with an error: a panic, a timeout, too little memory.",
-        failed,
-        SOME,
-      ),
-    );
-    const throttles = numbered("t", functions.map((fn) => fn.metricThrottles(MINUTE)));
     this.ticket(
-      "FunctionThrottles",
-      "Lambda throttles a function: its concurrency is used up.",
-      new cloudwatch.MathExpression({
-        expression: sum(throttles),
-        label: "Throttles",
-        period: MINUTE.period,
-        usingMetrics: throttles,
-      }),
+      scope,
+      `FunctionThrottles-${name}`,
+      `${name}: Lambda throttles the function: its concurrency is used up.`,
+      fn.metricThrottles(MINUTE),
       TEN_A_MINUTE,
     );
+    return this.ticket(
+      scope,
+      `InvocationsFail-${name}`,
+      `${name}: more than 5 of 100 invocations end with an error: a panic, a timeout, too little memory.`,
+      failed,
+      SOME,
+    );
   }
 
-  /** Counts a signal's lines in all log groups together. */
-  private count(signal: Pick<Signal, "name" | "pattern">, logGroups: readonly logs.ILogGroup[]): cloudwatch.IMetric {
-    const metricName = this.metricName(signal.name);
-    logGroups.forEach((logGroup, index) => {
-      new logs.MetricFilter(this, `${signal.name}${index}`, {
-        logGroup,
-        filterPattern: logs.FilterPattern.literal(signal.pattern),
-        metricNamespace: NAMESPACE,
-        metricName,
-        metricValue: "1",
-        defaultValue: 0,
-      });
+  /** Counts a signal's lines in this log: in a metric of all services, or in the service's own. */
+  private count(scope: Construct, service: string, signal: Signal, logGroup: logs.ILogGroup, ...own: string[]): cloudwatch.IMetric {
+    const isByOutcome = signal === OUTCOMES;
+    new logs.MetricFilter(scope, `${signal.name}Of-${service}`, {
+      logGroup,
+      filterPattern: logs.FilterPattern.literal(signal.pattern),
+      metricNamespace: NAMESPACE,
+      metricName: this.metricName(...own, signal.name),
+      metricValue: "1",
+      // One or the other: CloudWatch takes no default for a metric with a dimension.
+      ...(isByOutcome ? { dimensions: { outcome: OUTCOME } } : { defaultValue: 0 }),
     });
-    return new cloudwatch.Metric({ namespace: NAMESPACE, metricName, ...MINUTE });
+    return this.counted(...own, signal.name);
   }
 
-  private page(id: string, alarmDescription: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
-    const alarm = this.alarm(id, alarmDescription, metric, on);
+  private page(scope: Construct, id: string, description: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
+    const alarm = this.alarm(scope, id, description, metric, on);
     this.pages.push(alarm);
     return alarm;
   }
 
-  private ticket(id: string, alarmDescription: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
-    const alarm = this.alarm(id, alarmDescription, metric, on);
+  private ticket(scope: Construct, id: string, description: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
+    const alarm = this.alarm(scope, id, description, metric, on);
     this.tickets.push(alarm);
     return alarm;
   }
 
-  private alarm(id: string, alarmDescription: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
-    return new cloudwatch.Alarm(this, `${id}Alarm`, {
+  private alarm(scope: Construct, id: string, alarmDescription: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {
+    return new cloudwatch.Alarm(scope, `${id}-Alarm`, {
       alarmDescription,
       metric,
       ...on,
@@ -249,22 +302,12 @@ export class IdempotencyAlarms extends Construct {
   }
 }
 
-type Metrics = Record<string, cloudwatch.IMetric>;
-
-function numbered(prefix: string, metrics: readonly cloudwatch.IMetric[]): Metrics {
-  return Object.fromEntries(metrics.map((metric, index) => [`${prefix}${index}`, metric]));
-}
-
-function sum(metrics: Metrics): string {
-  return `SUM([${Object.keys(metrics).join(", ")}])`;
-}
-
 /** How many of a hundred. */
-function percentage(label: string, part: Metrics, whole: Metrics): cloudwatch.IMetric {
+function percentage(label: string, part: cloudwatch.IMetric, calls: cloudwatch.IMetric): cloudwatch.IMetric {
   return new cloudwatch.MathExpression({
-    expression: `100 * ${sum(part)} / ${sum(whole)}`,
+    expression: `100 * ${label} / calls`,
     label,
     period: MINUTE.period,
-    usingMetrics: { ...part, ...whole },
+    usingMetrics: { [label]: part, calls },
   });
 }

@@ -1,8 +1,9 @@
-import { Arn, ArnFormat, Duration, RemovalPolicy, Stack } from "aws-cdk-lib";
+import { Arn, ArnFormat, Duration, FeatureFlags, RemovalPolicy, Stack } from "aws-cdk-lib";
 import * as cloudwatch from "aws-cdk-lib/aws-cloudwatch";
 import * as dynamodb from "aws-cdk-lib/aws-dynamodb";
 import * as iam from "aws-cdk-lib/aws-iam";
 import * as kms from "aws-cdk-lib/aws-kms";
+import { IAM_IMPORTED_ROLE_STACK_SAFE_DEFAULT_POLICY_NAME as SAFE_NAME } from "aws-cdk-lib/cx-api";
 import { Construct, type IConstruct } from "constructs";
 
 import { leadingKeys, type Scope } from "./scope";
@@ -21,6 +22,36 @@ const INSPECTION_ACTIONS = [
 
 /** What `release` asks beyond that. */
 const RELEASE_ACTIONS = ["dynamodb:UpdateItem"];
+
+/** What a restore asks of the table, and of the table that replaces it (docs/guide/operate.md). */
+const RESTORE_ACTIONS = [
+  "dynamodb:BatchWriteItem",
+  "dynamodb:DeleteItem",
+  "dynamodb:DescribeContinuousBackups",
+  "dynamodb:DescribeTable",
+  "dynamodb:DescribeTimeToLive",
+  "dynamodb:GetItem",
+  "dynamodb:PutItem",
+  "dynamodb:Query",
+  "dynamodb:RestoreTableFromBackup",
+  "dynamodb:RestoreTableToPointInTime",
+  "dynamodb:Scan",
+  "dynamodb:UpdateContinuousBackups",
+  "dynamodb:UpdateItem",
+  "dynamodb:UpdateTable",
+  "dynamodb:UpdateTimeToLive",
+];
+
+/** What DynamoDB asks of the caller of a table with a customer managed key. */
+const KEY_ACTIONS = [
+  "kms:Decrypt",
+  "kms:DescribeKey",
+  "kms:Encrypt",
+  "kms:GenerateDataKey",
+  "kms:GenerateDataKeyWithoutPlaintext",
+  "kms:ReEncryptFrom",
+  "kms:ReEncryptTo",
+];
 
 const MINUTE = { period: Duration.minutes(1), statistic: cloudwatch.Stats.SUM };
 
@@ -123,6 +154,12 @@ export interface IIdempotencyTable extends IConstruct {
   /** As {@link grantInspection}, and lets an operator `release` a key. */
   grantRelease(grantee: iam.IGrantable): iam.Grant;
 
+  /**
+   * Lets an operator restore the table, by `docs/guide/operate.md`: read it and its backups, make a table
+   * whose name is this table's with `-` and more behind it, fill that table and configure it.
+   */
+  grantRestore(grantee: iam.IGrantable): iam.Grant;
+
   /** Requests to the table that DynamoDB throttled, reads and writes, in a minute. */
   metricThrottles(): cloudwatch.IMetric;
 
@@ -164,6 +201,15 @@ abstract class IdempotencyTableBase extends Construct implements IIdempotencyTab
     return this.grantInspection(grantee).combine(this.grant(grantee, RELEASE_ACTIONS));
   }
 
+  public grantRestore(grantee: iam.IGrantable): iam.Grant {
+    const { tableArn } = this.table;
+    const tables = [tableArn, `${tableArn}-*`, `${tableArn}/backup/*`];
+    const grant = this.add({ grantee, actions: RESTORE_ACTIONS, resourceArns: tables });
+    // It knows no resource.
+    const list = this.add({ grantee, actions: ["dynamodb:ListBackups"], resourceArns: ["*"] });
+    return this.withKey(grantee, grant.combine(list), ["kms:CreateGrant", ...KEY_ACTIONS]);
+  }
+
   public metricThrottles(): cloudwatch.IMetric {
     return new cloudwatch.MathExpression({
       expression: "SUM([reads, writes])",
@@ -200,17 +246,28 @@ abstract class IdempotencyTableBase extends Construct implements IIdempotencyTab
     actions: readonly string[],
     conditions: { [operator: string]: { [key: string]: unknown } } = {},
   ): iam.Grant {
-    return iam.Grant.addToPrincipal({
-      grantee,
-      actions: [...actions],
-      resourceArns: [this.table.tableArn],
-      conditions,
-    });
+    return this.add({ grantee, actions: [...actions], resourceArns: [this.table.tableArn], conditions });
   }
 
-  private withKey(grantee: iam.IGrantable, grant: iam.Grant): iam.Grant {
+  /**
+   * @throws if the role is one that other stacks may grant to as well, and its policies have the same name
+   * in each of them: the last deployment would silently replace the grants of the others
+   */
+  private add(grant: iam.GrantOnPrincipalOptions): iam.Grant {
+    const role = grant.grantee.grantPrincipal;
+    const isImported = !(role instanceof iam.Role) && "roleName" in role && Construct.isConstruct(role);
+    if (isImported && !FeatureFlags.of(role).isEnabled(SAFE_NAME)) {
+      throw new Error(
+        `${role.node.path} is an imported role. Set "${SAFE_NAME}": true in the context of cdk.json: without it, ` +
+          "stacks that grant something to the same role overwrite each other's policy",
+      );
+    }
+    return iam.Grant.addToPrincipal(grant);
+  }
+
+  private withKey(grantee: iam.IGrantable, grant: iam.Grant, actions: readonly string[] = KEY_ACTIONS): iam.Grant {
     const key = this.table.encryptionKey;
-    return key ? grant.combine(grantKey(grantee, key, this.region)) : grant;
+    return key ? grant.combine(grantKey(grantee, key, this.region, actions)) : grant;
   }
 }
 
@@ -238,6 +295,9 @@ export class IdempotencyTable extends IdempotencyTableBase {
 
   /** What the command line's `release` asks beyond that. */
   public static readonly RELEASE_ACTIONS: string[] = RELEASE_ACTIONS;
+
+  /** What a restore asks, of the table and of the one that replaces it. */
+  public static readonly RESTORE_ACTIONS: string[] = RESTORE_ACTIONS;
 
   /** A table of this account and region, by its name: one that was restored, or another team's. */
   public static fromTableName(scope: Construct, id: string, tableName: string): IIdempotencyTable {
@@ -302,19 +362,11 @@ class Imported extends IdempotencyTableBase {
   }
 }
 
-/** What DynamoDB asks of the caller of a table with a customer managed key, and only through it. */
-function grantKey(grantee: iam.IGrantable, key: kms.IKey, region: string): iam.Grant {
+/** The use of a customer managed key, through DynamoDB only. */
+function grantKey(grantee: iam.IGrantable, key: kms.IKey, region: string, actions: readonly string[]): iam.Grant {
   return iam.Grant.addToPrincipal({
     grantee,
-    actions: [
-      "kms:Decrypt",
-      "kms:DescribeKey",
-      "kms:Encrypt",
-      "kms:GenerateDataKey",
-      "kms:GenerateDataKeyWithoutPlaintext",
-      "kms:ReEncryptFrom",
-      "kms:ReEncryptTo",
-    ],
+    actions: [...actions],
     resourceArns: [key.keyArn],
     conditions: {
       StringEquals: { "kms:ViaService": `dynamodb.${region}.amazonaws.com` },

@@ -4,6 +4,10 @@ export interface Signal {
   readonly name: string;
   /** A filter pattern of CloudWatch Logs, for lines that are JSON. It finds lines of the crate alone. */
   readonly pattern: string;
+}
+
+/** A signal of which one line raises a page. */
+export interface Page extends Signal {
   readonly description: string;
 }
 
@@ -13,7 +17,7 @@ const ended = (outcome: string): string => `(${ENDED} && $.fields.outcome = "${o
 const anyOf = (...conditions: string[]): string => `{ ${conditions.join(" || ")} }`;
 
 /** One log line requires action at once. */
-export const PAGES: readonly Signal[] = [
+export const PAGES: readonly Page[] = [
   {
     name: "LeaseLost",
     pattern: anyOf(ended("lease_lost"), says("the lease was lost before*"), says("the lease is lost while*")),
@@ -52,16 +56,34 @@ export const PAGES: readonly Signal[] = [
 ];
 
 /** Calls that ended without an answer and without an effect, or with a transaction in doubt. */
-export const FAILED: Pick<Signal, "name" | "pattern"> = {
+export const FAILED: Signal = {
   name: "Failed",
   pattern: anyOf(ended("store_error"), ended("error")),
 };
 
+/** Calls whose operation stays unfinished, or failed for good, until an operator looks at it. */
+export const UNRESOLVED: Signal = {
+  name: "Unresolved",
+  pattern: anyOf(ended("abandoned"), ended("failed"), ended("reconcile_failed")),
+};
+
+/** Calls that were dropped while their handler ran: each one logs this line, and its end. */
+export const DROPPED: Signal = {
+  name: "Dropped",
+  pattern: anyOf(says("the future of a running operation was dropped*")),
+};
+
 /** Errors of the crate, whichever, in logs that have the target of each line. */
-export const ERROR_LINES: Pick<Signal, "name" | "pattern"> = {
+export const ERROR_LINES: Signal = {
   name: "ErrorLines",
   pattern: '{ $.level = "ERROR" && $.target = "dynamodb_idempotency*" }',
 };
 
 /** Each call that is logged: what failures are compared with where no function counts invocations. */
-export const CALLS: Pick<Signal, "name" | "pattern"> = { name: "Calls", pattern: anyOf(ENDED) };
+export const CALLS: Signal = { name: "Calls", pattern: anyOf(ENDED) };
+
+/** The same lines, counted by their outcome. */
+export const OUTCOMES: Signal = { name: "Outcomes", pattern: anyOf(ENDED) };
+
+/** Where a log line in JSON has the outcome of a call. */
+export const OUTCOME = "$.fields.outcome";

@@ -8,7 +8,7 @@ import contract from "../../contract.json";
 import type { Object } from "./support/cloudformation";
 import { deployment, type Deployment, shown, STACK_NAME } from "./support/deployment";
 import { ALARMS, rows, SIGNALS } from "./support/pages";
-import { KEY, resources, TICKETS, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
+import { KEY, outputs, resources, TICKETS, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
 
 type Variant = (typeof VARIANTS)[string];
 
@@ -20,12 +20,21 @@ const CONSUMER = "function of the consumer";
 
 const RELEASES = "Looks at the idempotency table by the command line, releases keys, and sends dead letters back.";
 
+const RESTORES = "Restores the idempotency table.";
+
 const ROLLOUT = "Shifts traffic to new versions of the functions.";
 
 const SCOPES: { readonly [fn: string]: readonly string[] } = {
   [API]: ["payments", "transfers"],
   [CONSUMER]: ["payment-events"],
 };
+
+/** What the alarms of a function begin with. */
+const NAMES: { readonly [part: string]: string } = { API: "payments", consumer: "payment-events" };
+
+/** Metrics that one alarm may be on, a limit of CloudWatch, and alarms that a rollout may watch, one of CodeDeploy. */
+const MOST_METRICS = 10;
+const MOST_ALARMS = 10;
 
 /** Where the idempotency table is: the stack's own, or one that is there. */
 function idempotencyTable(variant: Variant): { name: string; arn: string } {
@@ -71,7 +80,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
   describe.each([
     ["SAM", sam],
     ["CDK", cdk],
-  ] as const)("%s", (_, stack) => {
+  ] as const)("%s", (tool, stack) => {
     it("has the table that `Idempotency::create_table` makes, unless it uses one that is there", () => {
       if (isOwn) expect(properties(stack, IDEMPOTENCY)).toMatchObject(contract.table);
       else expect(stack.resources[IDEMPOTENCY]).toBeUndefined();
@@ -123,11 +132,24 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       expect(grants(CONSUMER, PAYMENTS)).toEqual([]);
     });
 
-    it("grants a wildcard resource to nothing but X-Ray", () => {
+    it("grants a wildcard resource to nothing but X-Ray and a restore", () => {
       const xray = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"];
+      const list = { actions: ["dynamodb:ListBackups"], resource: "*" };
+      const restore = { actions: contract.restore, resource: [table.arn, `${table.arn}-*`, `${table.arn}/backup/*`] };
       for (const [role, statements] of Object.entries(stack.permissions)) {
         const wide = statements.filter(({ resource }) => JSON.stringify(resource).includes("*"));
-        expect(wide).toEqual(role in SCOPES ? [{ actions: xray, resource: "*" }] : []);
+        if (role === RESTORES) expect(wide).toEqual([restore, list]);
+        else expect(wide).toEqual(role in SCOPES ? [{ actions: xray, resource: "*" }] : []);
+      }
+    });
+
+    it("has outputs for the variables of docs/guide/operate.md that a deployment decides", () => {
+      const used = new Set([...PAGE.matchAll(/\$\{?([A-Z][A-Z_]+)\b/g)].map(([, name]) => name!));
+      // A new one is either an output of each deployment, or the operator's own choice.
+      for (const name of used) expect([...Object.keys(OUTPUTS), ...CHOSEN]).toContain(name);
+      for (const output of Object.values(OUTPUTS)) {
+        expect(outputs(tool, variant)).toContain(output);
+        expect(PAGE.includes(`\`${output}\``), output).toBe(true);
       }
     });
 
@@ -139,6 +161,8 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
           condition: { StringEquals: { "kms:ViaService": `${service}.<AWS::Region>.amazonaws.com` } },
         });
         const services = role === CONSUMER || role === RELEASES ? ["dynamodb", "sqs"] : ["dynamodb"];
+        const restores = grants.filter(({ actions }) => actions.includes("kms:CreateGrant"));
+        expect(restores).toHaveLength(role === RESTORES && variant["kmsKeyArn"] ? 1 : 0);
         const isInvolved = variant["kmsKeyArn"] !== undefined && role !== ROLLOUT;
         expect(grants).toMatchObject(isInvolved ? services.map(through) : []);
         const ofQueue = grants.find(({ condition }) => JSON.stringify(condition).includes("sqs."));
@@ -259,7 +283,10 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
         const names = alarms(stack).map((alarm) => `<alarm: ${alarm["AlarmDescription"]}>`);
         const watched = (group["AlarmConfiguration"] as Object)["Alarms"] as Object[];
         expect(watched.length).toBeGreaterThan(5);
+        expect(watched.length).toBeLessThanOrEqual(MOST_ALARMS);
         for (const { Name } of watched) expect(names).toContain(Name);
+        const own = watched.filter(({ Name }) => (Name as string).includes(`: ${NAMES[part]}: `));
+        expect(own).toHaveLength(4);
         const events = (group["AutoRollbackConfiguration"] as Object)["Events"];
         expect(events).toContain("DEPLOYMENT_STOP_ON_ALARM");
         expect(events).toContain("DEPLOYMENT_FAILURE");
@@ -282,12 +309,14 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
           const filter = properties(stack, `${name} in the log of the ${part}`);
           expect(filter["FilterPattern"]).toBe(pattern);
           expect(filter["LogGroupName"]).toBe(`<log of the ${part}>`);
-        }
-        const counting = alarms(stack).filter((alarm) => JSON.stringify(alarm).includes(`"${STACK_NAME}-${name}"`));
-        expect(counting.length, name).toBeGreaterThan(0);
-        for (const alarm of counting) {
-          const isPage = alarm["MetricName"] !== undefined;
-          expect(alarm).toMatchObject(isPage ? { Statistic: "Sum", Threshold: 0, EvaluationPeriods: 1 } : { EvaluationPeriods: 5 });
+          const [{ MetricName }] = filter["MetricTransformations"] as [Object];
+          const counting = alarms(stack).filter((alarm) => JSON.stringify(alarm).includes(`"${MetricName}"`));
+          expect(counting.length, name).toBeGreaterThan(0);
+          for (const alarm of counting) {
+            const isPage = alarm["MetricName"] !== undefined;
+            expect(alarm).toMatchObject(isPage ? { Statistic: "Sum", Threshold: 0, EvaluationPeriods: 1 } : { EvaluationPeriods: 5 });
+            if (!isPage) expect(alarm["AlarmDescription"]).toMatch(new RegExp(`^${NAMES[part]}: `));
+          }
         }
       }
       const filters = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::Logs::MetricFilter");
@@ -296,7 +325,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
 
     it("compares failures with what runs: a single one of many is no alarm", () => {
       const shares = alarms(stack).filter((alarm) => JSON.stringify(alarm).includes("100 * "));
-      expect(shares).toHaveLength(7);
+      expect(shares).toHaveLength(2 * 8 + 2);
       for (const alarm of shares) {
         const conditions = [{ Threshold: 50, DatapointsToAlarm: 3 }, { Threshold: 5, DatapointsToAlarm: 2 }];
         const [condition] = conditions.filter(({ Threshold }) => Threshold === alarm["Threshold"]);
@@ -304,19 +333,36 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       }
     });
 
+    it("has no alarm on two functions: with fifty of them, each is still on ten metrics at most", () => {
+      for (const alarm of alarms(stack)) {
+        const text = JSON.stringify(alarm);
+        expect(["API", "consumer"].filter((part) => text.includes(`<function of the ${part}>`)).length).toBeLessThan(2);
+        const metrics = ((alarm["Metrics"] ?? []) as Object[]).filter(({ MetricStat }) => MetricStat);
+        expect(metrics.length, text).toBeLessThanOrEqual(MOST_METRICS);
+      }
+    });
+
+    it("names the policies of a role by stack, kind and service: none replaces another", () => {
+      const inline = Object.values(resources(tool, variant)).filter(({ Type }) => Type === "AWS::IAM::Role");
+      const policies = inline.flatMap(({ Properties }) => (Properties!["Policies"] ?? []) as Object[]);
+      const ours = policies.filter(({ PolicyDocument }) => JSON.stringify(PolicyDocument).includes("dynamodb:UpdateTable"));
+      const names = policies.map(({ PolicyName }) => JSON.stringify(PolicyName)).filter((name) => name.includes("-idempotency-"));
+      expect(new Set(names).size).toBe(names.length);
+      for (const name of names) expect(name).toContain("${AWS::StackName}-idempotency-");
+      expect(names.length).toBeGreaterThanOrEqual(tool === "SAM" ? 5 : 0);
+      expect(ours).toHaveLength(tool === "SAM" ? 1 : 0);
+    });
+
     it("shows how calls ended, by the names of docs/signals.md", () => {
       const graphs = new Map(shown(stack).map(({ title, metrics }) => [title, JSON.stringify(metrics)]));
       const known = rows("## Outcomes").map(([outcome]) => outcome!.replaceAll("`", ""));
       const outcomes = [...graphs.get("How calls ended")!.matchAll(/Outcomes outcome (\w+)/g)].map(([, of]) => of!);
-      expect(known).toEqual(expect.arrayContaining(outcomes));
-      for (const outcome of ["first", "replay", "in_progress", "mismatch", "takeover", "lease_lost", "store_error"]) {
-        expect(outcomes).toContain(outcome);
-      }
+      expect(outcomes).toEqual(known);
       const share = graphs.get("Replays in 100 first runs and replays")!;
       for (const outcome of ["first", "replay"]) expect(share).toContain(`Outcomes outcome ${outcome}"`);
       for (const part of ["API", "consumer"]) {
         expect(properties(stack, `Outcomes in the log of the ${part}`)).toMatchObject({
-          FilterPattern: '{ $.fields.outcome = "*" }',
+          FilterPattern: '{ $.fields.message = "an idempotent call has ended" }',
           MetricTransformations: [{ Dimensions: [{ Key: "outcome", Value: "$.fields.outcome" }] }],
         });
         // Where the field is: as JSON, `tracing-subscriber` writes an event's own below `fields`.
@@ -330,8 +376,8 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
         ["WriteThrottleEvents", 1],
         ["SystemErrors", 1],
         [serverErrors, 2],
-        ["Errors", 2],
-        ["Throttles", 1],
+        ["Errors", 4],
+        ["Throttles", 2],
         ["ApproximateNumberOfMessagesVisible", 1],
         ["ApproximateAgeOfOldestMessage", 1],
       ] as const) {
@@ -347,12 +393,16 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
         expect(alarm["TreatMissingData"]).toBe("notBreaching");
         return (alarm["AlarmActions"] as string[] | undefined)?.[0];
       });
-      const of = (severity: string) => ALARMS.filter((alarm) => alarm.severity === severity);
-      expect(notified).toHaveLength(ALARMS.length);
+      const of = (severity?: string) =>
+        ALARMS.filter((alarm) => severity === undefined || alarm.severity === severity).flatMap(({ isOfFunction }) =>
+          isOfFunction ? ["API", "consumer"] : ["all"],
+        );
+      expect(notified).toHaveLength(of().length);
       expect(notified.filter((topic) => topic === TOPIC)).toHaveLength(hasTopic ? of("page").length : 0);
       expect(notified.filter((topic) => topic === TICKETS)).toHaveLength(hasTopic ? of("ticket").length : 0);
       for (const alarm of hasTopic ? alarms(stack) : []) {
-        const isPage = alarm["Threshold"] === 50 || SIGNALS.some(({ name }) => alarm["MetricName"] === `${STACK_NAME}-${name}`);
+        const isDropped = (alarm["AlarmDescription"] as string).includes("are dropped");
+        const isPage = isDropped || alarm["Threshold"] === 50 || SIGNALS.some(({ name }) => alarm["MetricName"] === `${STACK_NAME}-${name}`);
         expect(alarm["AlarmActions"]).toEqual([isPage ? TOPIC : TICKETS]);
       }
     });
@@ -363,7 +413,9 @@ describe("docs/signals.md", () => {
   it("names an alarm for each outcome, warning and error that it says to alarm on", () => {
     const outcomes = rows("## Outcomes").filter(([, , advice]) => /\balarm\b/.test(advice!));
     expect(outcomes.length).toBeGreaterThan(4);
-    for (const [outcome] of outcomes.filter(([outcome]) => outcome !== "`unprotected`")) {
+    // Of these two, other lines are counted.
+    const byLine = ["`unprotected`", "`dropped`"];
+    for (const [outcome] of outcomes.filter(([outcome]) => !byLine.includes(outcome!))) {
       const condition = `outcome = "${outcome!.replaceAll("`", "")}"`;
       expect(SIGNALS.some(({ pattern }) => pattern.includes(condition)), outcome).toBe(true);
     }
@@ -452,6 +504,19 @@ const MESSAGES = SIGNALS.flatMap(({ pattern }) =>
     return new RegExp(`^\`${escaped.replaceAll("\\*", ".*")}\`$`);
   }),
 );
+
+/** The page whose commands use the outputs of a deployment. */
+const PAGE = fs.readFileSync("../../docs/guide/operate.md", "utf8");
+
+/** Its variables, by the outputs that they have. */
+const OUTPUTS = {
+  TABLE: "IdempotencyTableName",
+  FUNCTIONS: "FunctionNames",
+  DEAD_LETTER_QUEUE_ARN: "DeadLetterQueueArn",
+};
+
+/** Those that the operator decides. */
+const CHOSEN = ["BACKUP", "FUNCTION", "OLD", "KEY"];
 
 function rustSources(folder: string, without: readonly string[] = []): string {
   const files = fs.readdirSync(folder, { recursive: true, encoding: "utf8" });

@@ -2,6 +2,7 @@ import { App, RemovalPolicy, Stack } from "aws-cdk-lib";
 import { Match, Template } from "aws-cdk-lib/assertions";
 import * as iam from "aws-cdk-lib/aws-iam";
 import * as kms from "aws-cdk-lib/aws-kms";
+import { IAM_IMPORTED_ROLE_STACK_SAFE_DEFAULT_POLICY_NAME } from "aws-cdk-lib/cx-api";
 import { describe, expect, it } from "vitest";
 
 import contract from "../../contract.json";
@@ -170,6 +171,68 @@ describe("for operators", () => {
   });
 });
 
+describe("several grants to one role", () => {
+  /** The actions that all policies of a template allow, by the resource, and the policies' names. */
+  function granted(...stacks: Stack[]): { names: string[]; statements: any[] } {
+    const policies = stacks.flatMap((stack) => Object.values(Template.fromStack(stack).findResources("AWS::IAM::Policy")));
+    return {
+      names: policies.map(({ Properties }) => Properties.PolicyName),
+      statements: policies.flatMap(({ Properties }) => Properties.PolicyDocument.Statement),
+    };
+  }
+  const keys = (statements: any[]) => statements.flatMap(({ Condition }) => Condition?.["ForAllValues:StringLike"]["dynamodb:LeadingKeys"] ?? []);
+
+  it("are all kept: two services, an inspector who is an operator too, and two tables", () => {
+    const { stack, table: idempotency } = table();
+    const other = new IdempotencyTable(stack, "Other");
+    const shared = role(stack);
+    idempotency.grantIdempotency(shared, { scopes: ["payments"] });
+    idempotency.grantIdempotency(shared, { scopes: ["refunds"] });
+    idempotency.grantInspection(shared);
+    idempotency.grantRelease(shared);
+    other.grantIdempotency(shared, { scopes: ["orders"] });
+    const all = statements(stack);
+    expect(keys(all)).toEqual(expect.arrayContaining(["payments#*", "refunds#*", "orders#*"]));
+    const allowed = all.filter(({ Condition }) => !Condition).flatMap(({ Action }) => Action);
+    expect(allowed).toEqual(expect.arrayContaining([...contract.inspection, ...contract.release]));
+  });
+
+  function toImported(context: { [name: string]: unknown }): Stack[] {
+    const app = new App({ context });
+    return ["payments", "refunds"].map((scope) => {
+      const stack = new Stack(app, scope);
+      const shared = iam.Role.fromRoleName(stack, "Shared", "shared");
+      new IdempotencyTable(stack, "Idempotency").grantIdempotency(shared, { scopes: [scope] });
+      return stack;
+    });
+  }
+
+  it("are all kept if two stacks grant them to a role of neither, with what `cdk init` writes into cdk.json", () => {
+    const { names, statements } = granted(...toImported({ [IAM_IMPORTED_ROLE_STACK_SAFE_DEFAULT_POLICY_NAME]: true }));
+    expect(keys(statements)).toEqual(["payments#*", "payments/*#*", "refunds#*", "refunds/*#*"]);
+    expect(new Set(names).size).toBe(2);
+  });
+
+  it("are refused where one stack would overwrite the policy of the other", () => {
+    expect(() => toImported({})).toThrow(`payments/Shared is an imported role. Set "${IAM_IMPORTED_ROLE_STACK_SAFE_DEFAULT_POLICY_NAME}": true`);
+  });
+});
+
+describe("for a restore", () => {
+  it("grants what docs/guide/operate.md does, on the table and its namesakes", () => {
+    const { stack, table: idempotency } = table({ encryptionKey: undefined });
+    expect(idempotency.grantRestore(role(stack)).success).toBe(true);
+    const [restore, list] = statements(stack);
+    expect(restore.Action).toEqual(contract.restore);
+    expect(IdempotencyTable.RESTORE_ACTIONS).toEqual(contract.restore);
+    expect(restore.Resource).toHaveLength(3);
+    expect(list).toMatchObject({ Action: "dynamodb:ListBackups", Resource: "*" });
+    // The command line's `copy` and `block`.
+    const copy = ["Scan", "GetItem", "PutItem", "DescribeTable"].map((action) => `dynamodb:${action}`);
+    expect(contract.restore).toEqual(expect.arrayContaining(copy));
+  });
+});
+
 describe("a table that is there", () => {
   const ARN = "arn:aws:dynamodb:eu-west-1:444455556666:table/restored";
 
@@ -205,7 +268,7 @@ describe("a table that is there", () => {
   it("has alarms like any other", () => {
     const stack = new Stack();
     const there = IdempotencyTable.fromTableName(stack, "There", "restored");
-    new IdempotencyAlarms(stack, "Alarms", { table: there, logGroups: [] });
+    new IdempotencyAlarms(stack, "Alarms", { table: there, services: {} });
     const alarms = Template.fromStack(stack).findResources("AWS::CloudWatch::Alarm");
     const named = Object.values(alarms).filter((alarm) => JSON.stringify(alarm).includes('"Value":"restored"'));
     expect(named).toHaveLength(2);

@@ -2,8 +2,8 @@
  * The Terraform module is what the crate needs, as SAM and CDK are.
  *
  * What it says of the table, the grants, the alarms and the dashboard is in modules without a provider,
- * which Terraform evaluates here. The resources around it are only formatted: their provider would have to be
- * fetched from Terraform's own registry.
+ * which Terraform evaluates here. `cargo xtask infra` applies the resources around it to moto, where the AWS
+ * provider is installed.
  */
 
 import { Stack } from "aws-cdk-lib";
@@ -30,7 +30,7 @@ const TABLE = "arn:aws:dynamodb:eu-central-1:111122223333:table/idempotency";
 const SCOPES: readonly (readonly string[])[] = [["payments"], ["refunds", "v2"], ["a*b?c$d", "x/y%#"]];
 
 function terraform(folder: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
-  const env = { ...process.env, CHECKPOINT_DISABLE: "1", TF_IN_AUTOMATION: "1" };
+  const env = { ...process.env, CHECKPOINT_DISABLE: "1", TF_CLI_CONFIG_FILE: "/dev/null", TF_IN_AUTOMATION: "1" };
   return spawnSync("terraform", args, { cwd: folder, encoding: "utf8", env });
 }
 
@@ -48,6 +48,12 @@ function evaluated(variables: object, module = "contract"): { [name: string]: an
   }
   const outputs = JSON.parse(terraform(folder, "output", "-json").stdout) as { [name: string]: { value: any } };
   return Object.fromEntries(Object.entries(outputs).map(([name, { value }]) => [name, value]));
+}
+
+/** The alarms on these services. */
+function watched(services: object): { [name: string]: any } {
+  const variables = { region: "eu-central-1", table_name: "idempotency", outcomes: ["N", "M"], signals: ["DynamoDbIdempotency", "S"] };
+  return evaluated({ ...variables, services }, "watch")["alarms"];
 }
 
 /** What the CDK construct grants on the same table. */
@@ -110,10 +116,12 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     const of = (name: string) => inOrder(statements(withKey[name]));
     expect(of("inspection_policy")).toEqual(inOrder(granted((table, role) => void table.grantInspection(role), true)));
     expect(of("release_policy")).toEqual(inOrder(granted((table, role) => void table.grantRelease(role), true)));
+    expect(of("restore_policy")).toEqual(inOrder(granted((table, role) => void table.grantRestore(role), true)));
     expect(statements(plain["release_policy"])).toMatchObject([
       { Action: contract.inspection },
       { Action: contract.release },
     ]);
+    expect(statements(plain["restore_policy"])).toMatchObject([{ Action: contract.restore }, { Resource: "*" }]);
   });
 
   it("counts the lines that docs/signals.md names", () => {
@@ -122,8 +130,11 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
   });
 
   it("shows on its dashboard what the CDK app shows of functions, table and outcomes", () => {
-    const function_names = ["<function of the API>", "<function of the consumer>"];
-    const variables = { region: "<AWS::Region>", table_name: "<table by pk>", function_names };
+    const services = {
+      a: { function_name: "<function of the API>", has_log: true },
+      b: { function_name: "<function of the consumer>", has_log: true },
+    };
+    const variables = { region: "<AWS::Region>", table_name: "<table by pk>", services };
     const outcomes = ["DynamoDbIdempotency", `${STACK_NAME}-Outcomes`];
     const { dashboard } = evaluated({ ...variables, outcomes, signals: ["N", "S"] }, "watch");
     const queues = "Payment events waiting";
@@ -134,40 +145,49 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
   it("has the alarms of the CDK construct, with the same meaning", () => {
     const stack = new Stack();
     const table = IdempotencyTable.fromTableName(stack, "Table", "idempotency");
-    const functions = [lambda.Function.fromFunctionArn(stack, "Function", FUNCTION)];
-    new IdempotencyAlarms(stack, "Alarms", { table, functions, logGroups: [new logs.LogGroup(stack, "Logs")] });
-    const alarms = Object.values(Template.fromStack(stack).findResources("AWS::CloudWatch::Alarm"));
-    const [shares, counts] = [alarms.filter(({ Properties }) => Properties.Metrics), alarms.filter(({ Properties }) => !Properties.Metrics)];
+    const server = { logGroup: new logs.LogGroup(stack, "ServerLogs") };
+    const fn = lambda.Function.fromFunctionArn(stack, "Function", FUNCTION);
+    const payments = { fn, logGroup: new logs.LogGroup(stack, "Logs") };
+    new IdempotencyAlarms(stack, "Alarms", { table, services: { payments, server } });
+    const alarms = Object.values(Template.fromStack(stack).findResources("AWS::CloudWatch::Alarm")).map(({ Properties }) => Properties);
+    const counts = alarms.filter(({ Namespace }) => Namespace === "DynamoDbIdempotency");
     const pages = Object.values<string>(plain["pages"]);
-    expect(pages.sort()).toEqual(counts.map(({ Properties }) => Properties.AlarmDescription).sort());
+    expect(pages.sort()).toEqual(counts.map(({ AlarmDescription }) => AlarmDescription).sort());
 
-    const ofCdk = shares.map(({ Properties: { AlarmDescription, EvaluationPeriods, DatapointsToAlarm, Metrics, Threshold } }) => ({
-      description: AlarmDescription,
-      severity: Threshold === 50 ? "page" : "ticket",
-      threshold: Threshold,
-      evaluation_periods: EvaluationPeriods,
-      datapoints_to_alarm: DatapointsToAlarm,
-      expression: Metrics.find((metric: any) => metric.Expression).Expression,
-      metrics: Object.fromEntries(
-        Metrics.filter((metric: any) => metric.MetricStat).map(({ Id, MetricStat: { Metric } }: any) => [
-          Id,
-          {
-            namespace: Metric.Namespace,
-            name: Metric.MetricName.replace(/^.*-Alarms-/, "S-"),
-            dimensions: Object.fromEntries((Metric.Dimensions ?? []).map(({ Name, Value }: any) => [Name, Value])),
-          },
-        ]),
-      ),
-    }));
-    const variables = { region: "eu-central-1", table_name: "idempotency", outcomes: ["N", "M"], signals: ["DynamoDbIdempotency", "S"] };
-    const watched = (function_names: string[], counts_calls = false): { [name: string]: any } =>
-      evaluated({ ...variables, function_names, counts_calls }, "watch")["alarms"];
+    const metric = ({ Namespace, MetricName, Dimensions }: any) => ({
+      namespace: Namespace,
+      name: MetricName.replace(/^.*-Alarms-/, "S-"),
+      dimensions: Object.fromEntries((Dimensions ?? []).map(({ Name, Value }: any) => [Name, Value])),
+    });
+    const ofCdk = alarms.filter((alarm) => !counts.includes(alarm)).map((alarm) => {
+      const { AlarmDescription, EvaluationPeriods, DatapointsToAlarm, Metrics, Threshold } = alarm;
+      return {
+        description: AlarmDescription,
+        severity: Threshold === 50 || AlarmDescription.includes("are dropped") ? "page" : "ticket",
+        threshold: Threshold,
+        evaluation_periods: EvaluationPeriods,
+        datapoints_to_alarm: DatapointsToAlarm,
+        // The one alarm on a single metric.
+        expression: Metrics ? Metrics.find((metric: any) => metric.Expression).Expression : "throttles",
+        metrics: Metrics
+          ? Object.fromEntries(Metrics.filter((metric: any) => metric.MetricStat).map(({ Id, MetricStat }: any) => [Id, metric(MetricStat.Metric)]))
+          : { throttles: metric(alarm) },
+      };
+    });
     const byDescription = (a: { description: string }, b: { description: string }) => (a.description < b.description ? -1 : 1);
-    expect(Object.values(watched(["payments"])).sort(byDescription)).toEqual(ofCdk.sort(byDescription));
-    expect(Object.keys(watched([])).sort()).toEqual(["SystemErrors", "Throttles"]);
-    const ofServers = watched([], true);
-    expect(Object.keys(ofServers).sort()).toEqual(["CallsFail", "ErrorLines", "MostCallsFail", "SystemErrors", "Throttles"]);
-    expect(ofServers["CallsFail"].expression).toBe("100 * SUM([failed]) / SUM([calls])");
+    const services = { payments: { function_name: "payments", has_log: true }, server: { has_log: true } };
+    expect(Object.values<any>(watched(services)).sort(byDescription)).toEqual(ofCdk.sort(byDescription));
+    expect(Object.keys(watched({})).sort()).toEqual(["SystemErrors", "Throttles"]);
+    const ofServer = Object.keys(watched({ server: services.server }));
+    expect(ofServer).toEqual(expect.arrayContaining(["MostCallsFail-server", "CallsDropped-server"]));
+    expect(ofServer).not.toContain("InvocationsFail-server");
+  });
+
+  it("has the alarms of fifty functions, each on ten metrics at most", () => {
+    const names = Array.from({ length: 50 }, (_, index) => `fn${index}`);
+    const alarms = Object.values<any>(watched(Object.fromEntries(names.map((name) => [name, { function_name: name, has_log: true }]))));
+    expect(alarms).toHaveLength(2 + 50 * 9);
+    for (const { metrics } of alarms) expect(Object.keys(metrics).length).toBeLessThanOrEqual(10);
   });
 
   it("asks for no function's name and no log group: a server has none", () => {

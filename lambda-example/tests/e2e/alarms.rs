@@ -7,20 +7,22 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::future;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dynamodb_idempotency::policy::{Compression, Outage};
+use dynamodb_idempotency::policy::{Compression, Failure, Outage};
 use dynamodb_idempotency::{DISABLED_ENV, Idempotency};
 use lambda_example::{Payments, logs, service};
-use lambda_http::http::{Request, Response};
+use lambda_http::http::{Request, Response, StatusCode};
 use lambda_http::{Body, Service, service_fn};
 use serde_json::json;
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
-use crate::deployment::{Deployment, Filter, Function};
+use crate::deployment::{Alarm, Deployment, Filter, Function};
 use crate::dynamodb::{client, unique};
 use crate::emulator::Emulator;
 use crate::event::{self, Kind, Order};
@@ -31,17 +33,28 @@ use crate::runtime_api::Environment;
 const KIND: Kind = Kind::HttpApi;
 
 /// The alarms that have a test below.
-const PROVEN: [&str; 9] = [
+const PROVEN: [&str; 12] = [
     "AnswerLostAlarm",
+    "CallsDroppedAlarm",
     "CallsFailAlarm",
     "ErrorLinesAlarm",
     "FailOpenAlarm",
     "LeaseExpiredAlarm",
     "LeaseLostAlarm",
     "MostCallsFailAlarm",
+    "MostUnresolvedAlarm",
     "SwitchedOffAlarm",
     "UnconfirmedAlarm",
+    "UnresolvedAlarm",
 ];
+
+/// A function's own alarms begin with these, as its other resources do.
+const PREFIXES: [&str; 2] = ["PaymentEvents", "Payments"];
+
+fn name_of(alarm: &Alarm) -> &str {
+    let own = PREFIXES.iter().find_map(|prefix| alarm.name.strip_prefix(prefix));
+    own.unwrap_or(&alarm.name)
+}
 
 /// What a store that is gone raises.
 const STORE_IS_GONE: [&str; 3] = ["CallsFailAlarm", "ErrorLinesAlarm", "MostCallsFailAlarm"];
@@ -57,7 +70,7 @@ fn raised(deployment: &Deployment, function: &str, log: &str, calls: usize) -> B
         let lines = log.lines().filter(|line| pattern.matches(line)).count();
         alarms.iter().filter(move |alarm| alarm.is_raised(lines, calls))
     });
-    raised.map(|alarm| alarm.name.clone()).collect()
+    raised.map(|alarm| name_of(alarm).to_owned()).collect()
 }
 
 /// In the log of one call that failed after another one that did not.
@@ -103,7 +116,7 @@ fn each_alarm_on_a_log_has_its_test_here() {
     for function in ["payments", "payment-events"] {
         let of = filters.iter().filter(|filter| filter.function == function);
         let alarms = of.flat_map(|filter| &filter.alarms);
-        let alarms: BTreeSet<_> = alarms.map(|alarm| alarm.name.as_str()).collect();
+        let alarms: BTreeSet<_> = alarms.map(name_of).collect();
         assert_eq!(alarms, BTreeSet::from(PROVEN), "{function}");
     }
 }
@@ -304,20 +317,77 @@ async fn an_answer_that_cannot_be_stored_raises_its_page() {
     }
 }
 
+/// The handlers of the example keep no failure. What a service logs whose handlers do.
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn a_failure_that_is_kept_raises_unresolved() {
+    let deployment = Deployment::load();
+    let idempotency = Idempotency::new(deployment.client(), deployment.table("IdempotencyTable"));
+    let service = idempotency
+        .http("payments")
+        .policy(|policy| policy.failure(Failure::Replay))
+        .wrap(service_fn(async |_: Request<Body>| {
+            let mut response = Response::new(Body::Empty);
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            Ok::<_, Infallible>(response)
+        }))
+        .expect("valid settings");
+    let log = log_of_a_request("INFO", service).await;
+    assert_raises(&deployment, "payments", &["MostUnresolvedAlarm", "UnresolvedAlarm"], &log);
+}
+
+/// A function's call is dropped only with its environment. What a service logs that drops one.
+#[tokio::test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+async fn a_call_that_is_dropped_while_its_handler_runs_raises_its_page() {
+    let deployment = Deployment::load();
+    for level in FROM_WARN {
+        let idempotency =
+            Idempotency::new(deployment.client(), deployment.table("IdempotencyTable"));
+        let is_running = Arc::new(Notify::new());
+        let started = Arc::clone(&is_running);
+        let service = idempotency
+            .http("payments")
+            .wrap(service_fn(move |_: Request<Body>| {
+                started.notify_one();
+                future::pending::<Result<Response<Body>, Infallible>>()
+            }))
+            .expect("valid settings");
+        let log = log_of(level, async {
+            tokio::select! {
+                biased;
+                () = is_running.notified() => {}
+                answer = service.oneshot(payment()) => panic!("{answer:?}"),
+            }
+        });
+        let log = log.await;
+        assert_raises(&deployment, "payments", &["CallsDroppedAlarm"], &log);
+        let warnings = log.lines().filter(|line| line.contains("was dropped before")).count();
+        assert_eq!(warnings, 1, "counted once: {log}");
+    }
+}
+
 /// What the example's own subscriber writes, of one request in this process.
 async fn log_of_a_request<S>(level: &str, service: S) -> String
 where
     S: Service<Request<Body>, Error: Debug>,
 {
+    log_of(level, async { drop(service.oneshot(payment()).await.expect("an answer")) }).await
+}
+
+/// A request with a new key.
+fn payment() -> Request<Body> {
+    let key = unique("order");
+    let request = Request::post("/payments").header("idempotency-key", &key);
+    request.body(Body::from(order("tok_declined", &key).body())).expect("a request")
+}
+
+async fn log_of(level: &str, work: impl Future<Output = ()>) -> String {
     let log = Log::default();
     let writer = log.clone();
     let guard =
         tracing::subscriber::set_default(logs(Some("JSON"), Some(level), move || writer.clone()));
-    let key = unique("order");
-    let request = Request::post("/payments").header("idempotency-key", &key);
-    let body = order("tok_declined", &key).body();
-    let request = request.body(Body::from(body)).expect("a request");
-    service.oneshot(request).await.expect("an answer");
+    work.await;
     drop(guard);
     log.text()
 }

@@ -16,6 +16,7 @@ export interface Template {
   readonly Parameters?: { [name: string]: { readonly Type: string; readonly Default?: Json } };
   readonly Conditions?: { [name: string]: Json };
   readonly Resources: { readonly [id: string]: Resource };
+  readonly Outputs?: { readonly [name: string]: Json };
 }
 
 const NO_VALUE = Symbol("AWS::NoValue");

@@ -273,7 +273,7 @@ function byActions(a: Statement, b: Statement): number {
 /** A metric of the stack's own without the path of the construct that it belongs to. */
 function named(key: string, value: Json): Json {
   if (key !== "MetricName" || typeof value !== "string") return value;
-  return value.replace(new RegExp(`^${STACK_NAME}-.*?(\\w+)$`), `${STACK_NAME}-$1`);
+  return value.replace(`${STACK_NAME}-Watch-Alarms-`, `${STACK_NAME}-`);
 }
 
 /** Labels for logical ids, and one spelling for texts with references in them. */

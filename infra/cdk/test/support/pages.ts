@@ -23,7 +23,12 @@ function signals(): { name: string; pattern: string }[] {
   });
 }
 
-/** The alarms under "Alarms" of the page on deployment: their names, and whether they page. */
-export const ALARMS = rows("## Alarms", "../../docs/guide/deploy.md").flatMap(([names, severity]) =>
-  [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => ({ name: name!, severity: severity! })),
-);
+/** The alarms under "Alarms" of the page on deployment: their names, whether they page, and whether each function has one. */
+export const ALARMS = rows("## Alarms", "../../docs/guide/deploy.md").flatMap(([names, severities, raised]) => {
+  const severity = severities!.split(", ");
+  return [...names!.matchAll(/`(\w+)`/g)].map(([, name], index) => ({
+    name: name!,
+    severity: severity[index] ?? severity[0]!,
+    isOfFunction: /\bone function\b/.test(raised!),
+  }));
+});

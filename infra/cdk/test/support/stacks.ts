@@ -57,6 +57,12 @@ export function resources(tool: Tool, context: { readonly [key: string]: string 
   return deployed(known);
 }
 
+/** The names of the stack's outputs. CDK appends a hash to none that is the stack's own child. */
+export function outputs(tool: Tool, context: { readonly [key: string]: string }): string[] {
+  const template = tool === "SAM" ? sam(context) : (Synthesized.fromStack(cdkStack(context)).toJSON() as Template);
+  return Object.keys(template.Outputs ?? {});
+}
+
 /** There are two templates: a capacity provider is none that a condition can leave out. */
 function sam({ capacityProviderArn }: { readonly [key: string]: string }): Template {
   const file = path.join(SAM, capacityProviderArn === undefined ? "template.json" : "managed-instances.json");

@@ -42,6 +42,18 @@ variable "log_retention_days" {
   description = "Days until log events are deleted."
 }
 
+variable "kms_key_arn" {
+  type        = string
+  default     = null
+  description = "The customer managed key that encrypts tables and logs. Its policy must delegate to IAM, and let CloudWatch Logs use it."
+}
+
+variable "deletion_protection" {
+  type        = bool
+  default     = true
+  description = "Whether DynamoDB refuses to delete the tables."
+}
+
 locals {
   page_actions   = compact([var.page_topic_arn])
   ticket_actions = compact([var.ticket_topic_arn])
@@ -87,8 +99,32 @@ module "idempotency" {
       scopes         = [["payments"], ["transfers"]]
     }
   }
-  page_actions   = local.page_actions
-  ticket_actions = local.ticket_actions
+  deletion_protection  = var.deletion_protection
+  kms_key_arn          = var.kms_key_arn
+  inspector_role_names = [aws_iam_role.person["inspector"].name]
+  operator_role_names  = [aws_iam_role.person["operator"].name]
+  restorer_role_names  = [aws_iam_role.person["restorer"].name]
+  page_actions         = local.page_actions
+  ticket_actions       = local.ticket_actions
+}
+
+data "aws_caller_identity" "this" {}
+
+data "aws_partition" "this" {}
+
+# For the command line. Who of the account may take these roles, its own policies say.
+resource "aws_iam_role" "person" {
+  for_each = toset(["inspector", "operator", "restorer"])
+
+  name = "${var.name}-${each.key}"
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { AWS = "arn:${data.aws_partition.this.partition}:iam::${data.aws_caller_identity.this.account_id}:root" }
+      Action    = "sts:AssumeRole"
+    }]
+  })
 }
 
 resource "aws_dynamodb_table" "payments" {
@@ -96,7 +132,7 @@ resource "aws_dynamodb_table" "payments" {
   billing_mode                = "PAY_PER_REQUEST"
   hash_key                    = "tenant"
   range_key                   = "id"
-  deletion_protection_enabled = true
+  deletion_protection_enabled = var.deletion_protection
 
   attribute {
     name = "tenant"
@@ -111,11 +147,27 @@ resource "aws_dynamodb_table" "payments" {
   point_in_time_recovery {
     enabled = true
   }
+
+  dynamic "server_side_encryption" {
+    for_each = compact([var.kms_key_arn])
+
+    content {
+      enabled     = true
+      kms_key_arn = server_side_encryption.value
+    }
+  }
 }
 
 resource "aws_cloudwatch_log_group" "payments" {
   name              = "/aws/lambda/${var.name}"
   retention_in_days = var.log_retention_days
+  kms_key_id        = var.kms_key_arn
+}
+
+resource "aws_cloudwatch_log_group" "access" {
+  name              = "/aws/apigateway/${var.name}"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.kms_key_arn
 }
 
 resource "aws_iam_role" "payments" {
@@ -198,6 +250,20 @@ resource "aws_apigatewayv2_stage" "payments" {
   name        = "$default"
   auto_deploy = true
 
+  access_log_settings {
+    destination_arn = aws_cloudwatch_log_group.access.arn
+    format = jsonencode({
+      requestId = "$context.requestId"
+      ip        = "$context.identity.sourceIp"
+      time      = "$context.requestTime"
+      method    = "$context.httpMethod"
+      path      = "$context.path"
+      status    = "$context.status"
+      latency   = "$context.responseLatency"
+      error     = "$context.integrationErrorMessage"
+    })
+  }
+
   default_route_settings {
     throttling_rate_limit  = 1000
     throttling_burst_limit = 1000
@@ -252,4 +318,19 @@ resource "aws_cloudwatch_metric_alarm" "answers_fail" {
 output "url" {
   description = "The payments API. Requests must be signed (SigV4, service execute-api)."
   value       = aws_apigatewayv2_api.payments.api_endpoint
+}
+
+output "idempotency_table_name" {
+  description = "For the command line, and TABLE in docs/guide/operate.md."
+  value       = module.idempotency.table_name
+}
+
+output "function_names" {
+  description = "FUNCTIONS in docs/guide/operate.md."
+  value       = aws_lambda_function.payments.function_name
+}
+
+output "role_arns" {
+  description = "The roles for the command line: to look, to release keys too, and to restore the table."
+  value       = { for name, role in aws_iam_role.person : name => role.arn }
 }

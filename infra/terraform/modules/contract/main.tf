@@ -47,6 +47,25 @@ locals {
   # What `release` asks beyond that.
   release = ["dynamodb:UpdateItem"]
 
+  # What a restore asks of the table, and of the table that replaces it (docs/guide/operate.md).
+  restore = [
+    "dynamodb:BatchWriteItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:DescribeContinuousBackups",
+    "dynamodb:DescribeTable",
+    "dynamodb:DescribeTimeToLive",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:Query",
+    "dynamodb:RestoreTableFromBackup",
+    "dynamodb:RestoreTableToPointInTime",
+    "dynamodb:Scan",
+    "dynamodb:UpdateContinuousBackups",
+    "dynamodb:UpdateItem",
+    "dynamodb:UpdateTable",
+    "dynamodb:UpdateTimeToLive",
+  ]
+
   # In each segment `%`, `#` and `/` are percent-encoded, as in src/store/key/mod.rs; then what IAM would read
   # as a wildcard or a variable is escaped.
   prefixes = [
@@ -70,18 +89,19 @@ locals {
   }
 
   # What DynamoDB asks of the caller of a table with a customer managed key, and only through it.
+  key_actions = [
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+  ]
   key = [
     for arn in compact([var.kms_key_arn]) : {
-      Effect = "Allow"
-      Action = [
-        "kms:Decrypt",
-        "kms:DescribeKey",
-        "kms:Encrypt",
-        "kms:GenerateDataKey",
-        "kms:GenerateDataKeyWithoutPlaintext",
-        "kms:ReEncryptFrom",
-        "kms:ReEncryptTo",
-      ]
+      Effect    = "Allow"
+      Action    = local.key_actions
       Resource  = arn
       Condition = { StringEquals = { "kms:ViaService" = "dynamodb.${split(":", var.table_arn)[3]}.amazonaws.com" } }
     }
@@ -89,6 +109,13 @@ locals {
 
   looks    = { Effect = "Allow", Action = local.inspection, Resource = var.table_arn }
   releases = { Effect = "Allow", Action = local.release, Resource = var.table_arn }
+  restores = {
+    Effect   = "Allow"
+    Action   = local.restore
+    Resource = [var.table_arn, "${var.table_arn}-*", "${var.table_arn}/backup/*"]
+  }
+  # It knows no resource.
+  lists_backups = { Effect = "Allow", Action = ["dynamodb:ListBackups"], Resource = "*" }
 
   # Filter patterns of docs/signals.md, for lines that are JSON: a whole message, or the crate's target.
   message = "$.fields.message = \"%s\""
@@ -118,6 +145,12 @@ locals {
     ]
     AnswerLost = [format(local.message, "*: repeats get an error")]
     Failed     = [format(local.outcome, "store_error"), format(local.outcome, "error")]
+    Unresolved = [
+      format(local.outcome, "abandoned"),
+      format(local.outcome, "failed"),
+      format(local.outcome, "reconcile_failed"),
+    ]
+    Dropped    = [format(local.message, "the future of a running operation was dropped*")]
     ErrorLines = ["$.level = \"ERROR\" && $.target = \"dynamodb_idempotency*\""]
     Calls      = [local.ended]
   }
@@ -161,6 +194,17 @@ output "release_policy" {
   value       = jsonencode({ Version = "2012-10-17", Statement = concat([local.looks, local.releases], local.key) })
 }
 
+output "restore_policy" {
+  description = "What a restore needs: to read the table and its backups, and to make, fill and configure a table whose name is this one's with `-` and more behind it."
+  value = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [local.restores, local.lists_backups],
+      [for key in local.key : merge(key, { Action = concat(["kms:CreateGrant"], local.key_actions) })],
+    )
+  })
+}
+
 output "patterns" {
   description = "What is counted in logs, by its name."
   value       = { for name, conditions in local.counted : name => "{ ${join(" || ", conditions)} }" }
@@ -172,6 +216,6 @@ output "pages" {
 }
 
 output "outcomes_pattern" {
-  description = "Log lines in JSON with the outcome of a call."
-  value       = "{ $.fields.outcome = \"*\" }"
+  description = "The log lines in JSON that have the outcome of a call."
+  value       = "{ ${local.ended} }"
 }

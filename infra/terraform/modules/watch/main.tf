@@ -15,20 +15,14 @@ variable "table_name" {
   description = "The idempotency table."
 }
 
-variable "function_names" {
-  type        = list(string)
-  description = "The functions that use it."
-}
-
-variable "counts_calls" {
-  type        = bool
-  default     = false
-  description = "Whether calls are counted in logs too: of servers, which have no invocations."
+variable "services" {
+  type        = map(object({ function_name = optional(string), has_log = bool }))
+  description = "The functions and servers that use it: by their names, the name of a function, and whether lines of its log are counted."
 }
 
 variable "signals" {
   type        = list(string)
-  description = "Namespace, and first part of the names, of the metrics that count lines of logs."
+  description = "Namespace of the metrics that count lines of logs, and the first part of their names; a service's name follows."
 }
 
 variable "outcomes" {
@@ -37,12 +31,13 @@ variable "outcomes" {
 }
 
 locals {
+  function_names = [for service in var.services : service.function_name if service.function_name != null]
   functions = flatten([
-    for name in var.function_names : [
+    for name in local.function_names : [
       for metric in ["Invocations", "Errors"] : { path = ["AWS/Lambda", metric, "FunctionName", name] }
     ]
   ])
-  durations = [for name in var.function_names : { path = ["AWS/Lambda", "Duration", "FunctionName", name] }]
+  durations = [for name in local.function_names : { path = ["AWS/Lambda", "Duration", "FunctionName", name] }]
   table = [
     for metric in [
       "ConsumedWriteCapacityUnits",
@@ -55,14 +50,24 @@ locals {
   outcomes = [
     for outcome in [
       "first",
+      "retry",
+      "takeover",
       "replay",
+      "replay_failure",
+      "reconciled",
+      "reconcile_failed",
       "in_progress",
       "mismatch",
-      "takeover",
+      "abandoned",
       "released",
+      "failed",
       "lease_lost",
       "lease_expired",
       "unconfirmed",
+      "dropped",
+      "fail_open",
+      "unprotected",
+      "not_written",
       "store_error",
       "error",
     ] : { path = concat(var.outcomes, ["outcome", outcome]) }
@@ -83,64 +88,81 @@ locals {
 }
 
 locals {
-  page         = { severity = "page", evaluation_periods = 5, datapoints_to_alarm = 3 }
-  ticket       = { severity = "ticket", evaluation_periods = 5, datapoints_to_alarm = 2 }
-  ten_a_minute = merge(local.ticket, { threshold = 10 })
+  page         = { severity = "page", evaluation_periods = 5 }
+  ticket       = { severity = "ticket", evaluation_periods = 5 }
+  most         = { threshold = 50, datapoints_to_alarm = 3 }
+  some         = { threshold = 5, datapoints_to_alarm = 2 }
+  ten_a_minute = merge(local.ticket, { threshold = 10, datapoints_to_alarm = 2 })
 
-  of_function = {
-    for prefix, metric in { e = "Errors", i = "Invocations", t = "Throttles" } : prefix => {
-      for index, name in var.function_names :
-      "${prefix}${index}" => { namespace = "AWS/Lambda", name = metric, dimensions = { FunctionName = name } }
+  # An alarm of CloudWatch is on ten metrics at most, so each service has alarms of its own.
+  of_lambda = {
+    for name, service in var.services : name => {
+      for id, metric in { calls = "Invocations", errors = "Errors", throttles = "Throttles" } :
+      id => { namespace = "AWS/Lambda", name = metric, dimensions = { FunctionName = service.function_name } }
     }
   }
-  of_logs = {
-    for id, name in { calls = "Calls", errors = "ErrorLines", failed = "Failed" } :
-    id => { namespace = var.signals[0], name = "${var.signals[1]}-${name}", dimensions = {} }
+  of_log = {
+    for name, service in var.services : name => {
+      for id, signal in { calls = "Calls", failed = "Failed", unresolved = "Unresolved", dropped = "Dropped", errors = "ErrorLines" } :
+      id => { namespace = var.signals[0], name = "${var.signals[1]}-${name}-${signal}", dimensions = {} }
+    }
   }
-  # What failures are compared with.
-  calls = merge(local.of_function.i, var.counts_calls ? { calls = local.of_logs.calls } : {})
-  sum   = { for name, metrics in merge(local.of_function, { calls = local.calls }) : name => "SUM([${join(", ", keys(metrics))}])" }
-
-  failed_calls = {
-    expression = "100 * SUM([failed]) / ${local.sum.calls}"
-    metrics    = merge({ failed = local.of_logs.failed }, local.calls)
+  # What failures are compared with: a server's calls are counted in its log.
+  calls = {
+    for name, service in var.services :
+    name => service.function_name == null ? local.of_log[name].calls : local.of_lambda[name].calls
   }
+  shares = {
+    for name, service in var.services : name => {
+      for part in ["failed", "unresolved", "dropped", "errors"] : part => {
+        expression = "100 * ${part} / calls"
+        metrics    = { (part) = local.of_log[name][part], calls = local.calls[name] }
+      }
+    }
+  }
+  of_calls = [
+    for name, service in var.services : {
+      "MostCallsFail-${name}" = merge(local.page, local.most, local.shares[name].failed, {
+        description = "${name}: more than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing."
+      })
+      "CallsFail-${name}" = merge(local.ticket, local.some, local.shares[name].failed, {
+        description = "${name}: more than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached."
+      })
+      "MostUnresolved-${name}" = merge(local.page, local.most, local.shares[name].unresolved, {
+        description = "${name}: more than half of the calls find or leave an operation that is not completed: its effect must be checked."
+      })
+      "Unresolved-${name}" = merge(local.ticket, local.some, local.shares[name].unresolved, {
+        description = "${name}: more than 5 of 100 calls find or leave an operation that is not completed: its effect must be checked."
+      })
+      "CallsDropped-${name}" = merge(local.page, local.some, local.shares[name].dropped, {
+        description = "${name}: more than 5 of 100 calls are dropped while their handler runs: effects may be repeated when the leases end."
+      })
+      "ErrorLines-${name}" = merge(local.ticket, local.some, local.shares[name].errors, {
+        description = "${name}: dynamodb-idempotency logs more than 5 errors for 100 calls."
+      })
+    } if service.has_log
+  ]
   failed_invocations = {
-    expression = "100 * ${local.sum.e} / ${local.sum.i}"
-    metrics    = merge(local.of_function.e, local.of_function.i)
+    for name, service in var.services : name => {
+      expression = "100 * errors / calls"
+      metrics    = { errors = local.of_lambda[name].errors, calls = local.of_lambda[name].calls }
+    }
   }
-
-  of_calls = {
-    MostCallsFail = merge(local.page, local.failed_calls, {
-      description = "More than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing."
-      threshold   = 50
-    })
-    CallsFail = merge(local.ticket, local.failed_calls, {
-      description = "More than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached."
-      threshold   = 5
-    })
-    ErrorLines = merge(local.ticket, {
-      description = "dynamodb-idempotency logs more than 5 errors for 100 calls."
-      threshold   = 5
-      expression  = "100 * SUM([errors]) / ${local.sum.calls}"
-      metrics     = merge({ errors = local.of_logs.errors }, local.calls)
-    })
-  }
-  of_functions = {
-    MostInvocationsFail = merge(local.page, local.failed_invocations, {
-      description = "More than half of the invocations end with an error."
-      threshold   = 50
-    })
-    InvocationsFail = merge(local.ticket, local.failed_invocations, {
-      description = "More than 5 of 100 invocations end with an error: a panic, a timeout, too little memory."
-      threshold   = 5
-    })
-    FunctionThrottles = merge(local.ten_a_minute, {
-      description = "Lambda throttles a function: its concurrency is used up."
-      expression  = local.sum.t
-      metrics     = local.of_function.t
-    })
-  }
+  of_functions = [
+    for name, service in var.services : {
+      "MostInvocationsFail-${name}" = merge(local.page, local.most, local.failed_invocations[name], {
+        description = "${name}: more than half of the invocations end with an error."
+      })
+      "InvocationsFail-${name}" = merge(local.ticket, local.some, local.failed_invocations[name], {
+        description = "${name}: more than 5 of 100 invocations end with an error: a panic, a timeout, too little memory."
+      })
+      "FunctionThrottles-${name}" = merge(local.ten_a_minute, {
+        description = "${name}: Lambda throttles the function: its concurrency is used up."
+        expression  = "throttles"
+        metrics     = { throttles = local.of_lambda[name].throttles }
+      })
+    } if service.function_name != null
+  ]
   of_table = {
     Throttles = merge(local.ten_a_minute, {
       description = "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs."
@@ -163,11 +185,7 @@ locals {
 
 output "alarms" {
   description = "The alarms on an expression of metrics of a minute, by their names."
-  value = merge(
-    local.of_table,
-    { for name, alarm in local.of_calls : name => alarm if length(local.calls) > 0 },
-    { for name, alarm in local.of_functions : name => alarm if length(var.function_names) > 0 },
-  )
+  value       = merge(concat([local.of_table], local.of_calls, local.of_functions)...)
 }
 
 output "dashboard" {

@@ -1,0 +1,243 @@
+//! The Terraform module and its example, applied for real: by Terraform and the AWS provider, to moto in
+//! server mode on the loopback address.
+//!
+//! Nothing is fetched from Terraform's registry. Without Terraform, or without a folder that has the
+//! provider, nothing is applied, and a sentence says so.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    command::{output, quiet},
+    dynamodb_local,
+    tools::succeeds,
+};
+
+/// The variable with the folder of providers, as `terraform providers mirror` fills one.
+const PLUGINS: &str = "TERRAFORM_PLUGIN_DIR";
+/// What such a folder contains.
+const PROVIDER: &str = "registry.terraform.io/hashicorp/aws";
+
+/// What a second plan may change: the attributes of a type that moto does not return as they were
+/// written, and what follows from them.
+const NOT_RETURNED: [(&str, &[&str], &str); 2] = [
+    (
+        "aws_lambda_function",
+        &["logging_config", "qualified_arn", "qualified_invoke_arn", "version"],
+        "moto does not return the logging settings; a change of them publishes a version",
+    ),
+    ("aws_lambda_alias", &["function_version"], "it follows the function's version"),
+];
+
+/// Applies `infra/terraform/tests/many`, plans again, and destroys it, in a copy below `work`. `tools` is
+/// the virtual environment that has moto.
+pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
+    let Some(plugins) = plugins()? else {
+        println!(
+            "    no Terraform with the AWS provider here ({PLUGINS} names the folder): the module is \
+             not applied"
+        );
+        return Ok(true);
+    };
+    let copy = work.join("terraform");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    copy_folder(module, &copy)?;
+    let bundle = work.join("function.zip");
+    // An empty archive: moto does not run it.
+    fs::write(&bundle, [b"PK\x05\x06".as_slice(), &[0; 18]].concat())?;
+    let moto = dynamodb_local::emulated("moto", &work.join("moto"), |port| {
+        let mut moto = Command::new(tools.join("bin/moto_server"));
+        moto.args(["-H", "127.0.0.1", "-p"]).arg(port.to_string());
+        moto
+    })?;
+    let root = Root { folder: copy.join("tests/many"), endpoint: moto.endpoint(), bundle };
+    let mut init = root.terraform("init");
+    let mut plugin_folder = OsString::from("-plugin-dir=");
+    plugin_folder.push(plugins);
+    init.args(["-input=false", "-backend=false"]).arg(plugin_folder);
+    ensure!(quiet(&mut init)?.success(), "terraform init: see it in {}", root.folder.display());
+    let mut validate = root.terraform("validate");
+    if !succeeds(&mut validate)? {
+        return Ok(false);
+    }
+    root.apply("apply")?;
+    let found = root.differences()?;
+    for (address, reason) in &found {
+        println!("    planned again, {address} differs: {reason}");
+    }
+    root.apply("destroy")?;
+    Ok(true)
+}
+
+/// The folder of providers, if Terraform is here too.
+fn plugins() -> Result<Option<PathBuf>> {
+    let has_terraform = quiet(Command::new("terraform").arg("version"));
+    if !has_terraform.is_ok_and(|status| status.success()) {
+        return Ok(None);
+    }
+    if let Some(folder) = env::var_os(PLUGINS).filter(|folder| !folder.is_empty()) {
+        let folder = PathBuf::from(folder);
+        ensure!(
+            folder.join(PROVIDER).is_dir(),
+            "{PLUGINS} is {}: no {PROVIDER} there",
+            folder.display()
+        );
+        return Ok(Some(folder));
+    }
+    let near_the_root = folders(Path::new("/")).into_iter().flat_map(|top| folders(&top));
+    Ok(near_the_root.chain(folders(Path::new("/"))).find(|folder| folder.join(PROVIDER).is_dir()))
+}
+
+/// The folders in a folder; of those that cannot be read, none.
+fn folders(of: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+    let is_searched = |path: &PathBuf| {
+        let pseudo = ["proc", "sys", "dev"].map(OsStr::new);
+        path.is_dir() && !path.file_name().is_some_and(|name| pseudo.contains(&name))
+    };
+    entries.map(|entry| entry.path()).filter(is_searched).collect()
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        // What Terraform has left there is no part of the module.
+        if entry.file_name().to_string_lossy().starts_with(".terraform") {
+            continue;
+        }
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// A root module, and the server that it is applied to.
+struct Root<'a> {
+    folder: PathBuf,
+    endpoint: &'a str,
+    bundle: PathBuf,
+}
+
+impl Root<'_> {
+    /// With an empty configuration, no credentials of the machine, and no other endpoint.
+    fn terraform(&self, command: &str) -> Command {
+        let mut terraform = super::command("terraform", &self.folder);
+        terraform
+            .arg(command)
+            .arg("-no-color")
+            .env("TF_CLI_CONFIG_FILE", "/dev/null")
+            .env("TF_IN_AUTOMATION", "1")
+            .env("CHECKPOINT_DISABLE", "1")
+            .env("TF_VAR_bundle", &self.bundle)
+            .env("AWS_ENDPOINT_URL", self.endpoint)
+            .env("AWS_REGION", "eu-west-1")
+            .env("AWS_ACCESS_KEY_ID", "none")
+            .env("AWS_SECRET_ACCESS_KEY", "none")
+            .env_remove("AWS_PROFILE")
+            .env_remove("AWS_SESSION_TOKEN");
+        terraform
+    }
+
+    /// What `apply` and `destroy` print is only of interest if they fail.
+    fn apply(&self, command: &str) -> Result<()> {
+        let mut apply = self.terraform(command);
+        apply.args(["-auto-approve", "-input=false"]);
+        let done = apply.output().context("terraform did not start")?;
+        let errors = String::from_utf8_lossy(&done.stderr);
+        ensure!(
+            done.status.success(),
+            "terraform {command} of infra/terraform/tests/many:\n{errors}"
+        );
+        println!("    terraform {command}");
+        Ok(())
+    }
+
+    /// What a second plan would change, each with its reason.
+    fn differences(&self) -> Result<Vec<(String, &'static str)>> {
+        let mut plan = self.terraform("plan");
+        plan.args(["-input=false", "-out=again"]);
+        output(&mut plan)?;
+        let mut show = self.terraform("show");
+        let plan = output(show.args(["-json", "again"]))?;
+        differences(&serde_json::from_str(&plan)?)
+    }
+}
+
+/// The resources that a plan changes, with the reasons of [`NOT_RETURNED`].
+fn differences(plan: &Value) -> Result<Vec<(String, &'static str)>> {
+    let changes = plan["resource_changes"].as_array().map_or(&[][..], Vec::as_slice);
+    ensure!(!changes.is_empty(), "the plan has no resource");
+    let changes = changes.iter().filter(|change| change["change"]["actions"] != json!(["no-op"]));
+    let known = |change: &Value| {
+        let address = change["address"].as_str().unwrap_or_default().to_owned();
+        let changed = changed(&change["change"]);
+        let reason = NOT_RETURNED.iter().find(|(resource, attributes, _)| {
+            change["type"] == *resource
+                && changed.iter().all(|name| attributes.contains(&name.as_str()))
+        });
+        let Some((_, _, reason)) = reason else {
+            bail!(
+                "after `terraform apply`, a new plan changes {address} ({}): another resource has \
+                 overwritten it, or it was not applied as written",
+                changed.join(", ")
+            );
+        };
+        Ok((address, *reason))
+    };
+    changes.map(known).collect()
+}
+
+/// The attributes that differ before and after a change, and those that are only known after it.
+fn changed(change: &Value) -> Vec<String> {
+    let empty = Map::new();
+    let [before, after, unknown] =
+        ["before", "after", "after_unknown"].map(|side| change[side].as_object().unwrap_or(&empty));
+    let differs = |name: &&String| {
+        before.get(*name) != after.get(*name) || unknown.get(*name) == Some(&Value::Bool(true))
+    };
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).chain(unknown.keys()).collect();
+    names.into_iter().filter(differs).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(resource: &str, before: &Value, after: &Value) -> Value {
+        let change = json!({"actions": ["update"], "before": before, "after": after});
+        let still = json!({"address": "still", "type": "any", "change": {"actions": ["no-op"]}});
+        json!({"resource_changes": [still, {"address": "it", "type": resource, "change": change}]})
+    }
+
+    #[test]
+    fn what_moto_does_not_return_is_listed_with_its_reason() {
+        let [before, after] = [json!({"logging_config": []}), json!({"logging_config": [1]})];
+        let found = differences(&plan("aws_lambda_function", &before, &after)).unwrap();
+        assert_eq!(found, [("it".to_owned(), NOT_RETURNED[0].2)]);
+    }
+
+    #[test]
+    fn any_other_difference_is_an_error() {
+        let [before, after] =
+            [json!({"policy": "a", "name": "n"}), json!({"policy": "b", "name": "n"})];
+        let error = differences(&plan("aws_iam_role_policy", &before, &after)).unwrap_err();
+        assert!(error.to_string().contains("changes it (policy)"), "{error}");
+        assert!(differences(&json!({})).is_err());
+    }
+}
