@@ -88,7 +88,7 @@ impl Admin<'_> {
                 Ok(()) => return Ok(Blocked::Written),
                 Err(None) => expired = None,
                 Err(Some(item)) => {
-                    let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
+                    let now = self.core.judging_time(reply.time)?;
                     let record = StoredRecord::read(self.core, key.clone(), item, now)?;
                     if record.owner == owner.to_string() {
                         return Ok(Blocked::Written); // by an earlier try whose response was lost

@@ -269,7 +269,7 @@ impl Admin<'_> {
                     (condition, result) = (source.condition(), Copied::Copied);
                 }
                 WriteResult::Rejected(Some(found)) => {
-                    let now = table.clock.judging_time(reply.time, self.core.clock_tolerance);
+                    let now = self.core.judging_time(reply.time)?;
                     match source.decide(&table.schema, found, now) {
                         Decision::Keep(Copied::Same) => return Ok(in_doubt.unwrap_or(Copied::Same)),
                         Decision::Keep(kept) => return Ok(kept),
