@@ -131,9 +131,8 @@ pub enum ErrorKind {
     /// An earlier commit of this execution was applied. **Commit once.** Nothing of this commit was
     /// written, and the execution has ended.
     AlreadyCommitted,
-    /// A commit can no longer be applied. Either the record was deleted while the commit was in doubt, or
-    /// the handler dropped the commit's future and the crate recorded a failure.
-    /// **Retry.** Nothing of the commit was written, and the execution has ended.
+    /// A commit can no longer be applied, because the handler dropped its future and the crate recorded a
+    /// failure. **Retry.** Nothing of the commit was written, and the execution has ended.
     NothingCommitted,
     /// The outcome of a completion, step, commit or transaction is unknown. **Retry with the same
     /// key.**
