@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::policy::InProgress;
-use dynamodb_idempotency::{Call, ErrorKind, Idempotency};
+use dynamodb_idempotency::policy::{Failure, InProgress};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Policy};
 
 use crate::support::gate::patiently;
+use crate::support::raw::number;
 use crate::support::{
     Act, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, handlers,
     is_in_progress, kind, raw, replayed,
@@ -81,6 +82,30 @@ async fn waiting_ends_at_its_timeout() {
     let result = patiently("the timeout", charge(waiting(&idempotency, SHORT), &runs)).await;
     assert!(is_in_progress(result));
     assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn no_handler_starts_without_time_for_its_answer() {
+    for (case, record) in [
+        ("absent", None),
+        ("abandoned", Some(raw::abandoned("charge#k"))),
+        ("failed", Some(raw::failed("charge#k"))),
+    ] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let idempotency = store.over(&link);
+        if let Some(record) = &record {
+            store.put(record.clone()).await;
+        }
+        let retain = |policy: Policy| policy.failure(Failure::Retain { max_attempts: 9 });
+        let operation = || idempotency.operation("charge").policy(retain).unwrap().key("k");
+        let soon = link.clock.in_secs(0) + Duration::from_millis(400);
+        let result = charge(operation().deadline(soon), &runs).await;
+        assert_eq!((kind(result), runs.count()), (ErrorKind::DeadlineExceeded, 0), "{case}");
+        // The acquisition is undone. Of an absent record, a released one is left, with its attempt.
+        let attempts = record.as_ref().map_or(2, |record| number(record, "attempt") + 1);
+        let later = charge(operation(), &runs).await;
+        assert_eq!(later.unwrap(), executed(1, attempts.try_into().unwrap()), "{case}");
+    }
 }
 
 #[tokio::test]
