@@ -102,12 +102,13 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
 }
 
 /// `E` need not implement `Error`, so that it can be a `Box<dyn Error>`. Therefore `source()` does not
-/// return the handler's error.
+/// return the handler's error. The cause of the crate's error is its kind, so that no text is printed
+/// twice.
 impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Handler(_) => None,
-            Self::Idempotency(error) => error.source(),
+            Self::Idempotency(error) => Some(error.details()),
         }
     }
 }
@@ -115,7 +116,7 @@ impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::error::{Details, ErrorKind};
 
     #[test]
     fn an_error_of_the_handlers_that_is_our_type_stays_the_handlers() {
@@ -131,5 +132,25 @@ mod tests {
         assert!(theirs.into_boxed().is::<std::io::Error>());
         let ours = RunError::<Boxed>::from(Error::new(ErrorKind::Mismatch, "ours"));
         assert!(ours.into_boxed().is::<Error>());
+    }
+
+    #[test]
+    fn the_crates_error_is_found_among_the_causes_and_printed_once() {
+        let ours = || Error::new(ErrorKind::Mismatch, "ours").with_source("the cause");
+        let error = RunError::<String>::from(ours());
+        let causes = std::iter::successors(Some(&error as &dyn StdError), |&it| it.source());
+        let texts: Vec<_> = causes.map(ToString::to_string).collect();
+        assert_eq!(texts, ["ours", "Mismatch", "the cause"]);
+        type Boxed = Box<dyn StdError + Send + Sync>;
+        let boxed: Boxed = error.into();
+        let nested: Boxed = RunError::Handler(boxed).into();
+        let found = |error| Details::of(&error).map(|details| details.message.clone());
+        let ours_is_found = Some("ours".to_owned());
+        assert_eq!(found(nested), ours_is_found);
+        assert_eq!(found(ours().into()), ours_is_found);
+        assert_eq!(found(Box::<dyn StdError + Send + Sync>::from("theirs")), None);
+        assert_eq!(Details::of(&ours()).unwrap().message, "ours");
+        let run_error = RunError::Handler(Boxed::from(ours()));
+        assert_eq!(Details::of(&run_error).unwrap().message, "ours");
     }
 }

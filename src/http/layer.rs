@@ -242,7 +242,8 @@ async fn read<B: Body<Error: Into<BoxError>>>(body: B, limit: usize) -> Result<B
             Err(Problem::new(ProblemKind::BodyTooLarge, detail))
         }
         Err(error) => {
-            tracing::debug!(%error, "a request body could not be read");
+            let error = error.to_string();
+            tracing::debug!(error, "a request body could not be read");
             Err(Problem::new(ProblemKind::BodyUnreadable, "The body ended with an error."))
         }
     }

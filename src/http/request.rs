@@ -106,7 +106,7 @@ pub(super) fn call(
              give it another scope"
         );
         let error = Error::new(ErrorKind::Configuration, message);
-        return Err(problem::explain(Some(operation), &error));
+        return Err(problem::explain(Some(operation), error.details()));
     }
     Ok(call)
 }
@@ -135,7 +135,7 @@ fn identify(
         ErrorKind::InvalidInput => {
             Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
         }
-        _ => problem::explain(Some(config.calls.scope.operation()), &error),
+        _ => problem::explain(Some(config.calls.scope.operation()), error.details()),
     })?;
     Ok((key, fingerprint))
 }

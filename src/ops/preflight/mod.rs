@@ -48,6 +48,7 @@ impl Idempotency {
     /// | the table, credentials or permissions are missing, or the table has other keys | [`ErrorKind::Configuration`], with all findings in one message, each with its fix |
     /// | no scope is named, or DynamoDB throttles: permissions are not checked | a warning |
     /// | idempotency is [switched off](crate::Builder::disabled): nothing is checked | a warning |
+    /// | the credentials have lapsed | [`ErrorKind::Unavailable`] |
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
     ///
     /// Warnings are returned. While idempotency is on, they are also logged, in one line at WARN.
@@ -66,9 +67,7 @@ impl Idempotency {
         }
         let scopes: Vec<_> = scopes.into_iter().map(Into::into).collect();
         let findings = match check_scopes(&core.table, &scopes).await {
-            Err(error)
-                if error.kind() == ErrorKind::Unavailable && core.policy.outage == Outage::Open =>
-            {
+            Err(error) if error.is_outage() && core.policy.outage == Outage::Open => {
                 vec![
                     Finding::warning("connection", error.in_full())
                         .fix("handlers run without protection until DynamoDB responds again"),
@@ -112,7 +111,8 @@ impl Idempotency {
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`] if the credentials, the region or the table are missing, or if
-    /// the table has other keys; [`ErrorKind::Unavailable`] if DynamoDB does not respond.
+    /// the table has other keys; [`ErrorKind::Unavailable`] if DynamoDB does not respond or the
+    /// credentials have lapsed.
     pub async fn warm(&self) -> Result<(), Error> {
         if self.core.is_disabled {
             return Ok(());
