@@ -357,7 +357,7 @@ impl Error {
         )
     }
 
-    /// Returns how long to wait before a retry, for [`ErrorKind::InProgress`].
+    /// Returns how long to wait before a retry, for [`ErrorKind::InProgress { .. }`](ErrorKind::InProgress).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
