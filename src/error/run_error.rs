@@ -77,6 +77,30 @@ impl<E> RunError<E> {
     }
 }
 
+impl<E> RunError<RunError<E>> {
+    /// Merges two levels: the error of a [step](crate::Execution::step) in a handler, and of the call.
+    ///
+    /// It no longer says which of the two the crate's error belongs to.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Idempotency, RunError};
+    /// # async fn post(_: &str) -> Result<u32, std::io::Error> { Ok(7) }
+    ///
+    /// async fn charge(idempotency: &Idempotency) -> Result<u32, RunError<std::io::Error>> {
+    ///     let call = idempotency.operation("charge").key("order-42");
+    ///     let charged = call.run(async |execution| execution.step("post", post("order-42")).await);
+    ///     charged.await.map_err(RunError::flatten)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn flatten(self) -> RunError<E> {
+        match self {
+            Self::Handler(error) => error,
+            Self::Idempotency(error) => RunError::Idempotency(error),
+        }
+    }
+}
+
 impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     /// Converts the error into a `Box<dyn Error>` that keeps its causes and its type.
     ///
@@ -123,6 +147,23 @@ mod tests {
         let theirs: RunError<Error> = RunError::Handler(Error::new(ErrorKind::Mismatch, "theirs"));
         assert!(theirs.idempotency().is_none());
         assert_eq!(theirs.into_handler().unwrap().to_string(), "theirs");
+    }
+
+    #[test]
+    fn two_levels_become_one() {
+        let ours = || Error::new(ErrorKind::Mismatch, "ours");
+        for (nested, expected) in [
+            (RunError::Handler(RunError::Handler("theirs")), "theirs"),
+            (RunError::Handler(RunError::Idempotency(ours())), "ours"),
+            (RunError::Idempotency(ours()), "ours"),
+        ] {
+            let is_ours = expected == "ours";
+            let error = nested.flatten();
+            assert_eq!(
+                (error.to_string().as_str(), error.idempotency().is_some()),
+                (expected, is_ours)
+            );
+        }
     }
 
     #[test]

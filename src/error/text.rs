@@ -31,7 +31,8 @@ fn is_unsafe(c: char) -> bool {
 }
 
 /// A cause of an error: only its text, in one line, and its own cause.
-#[derive(Debug, derive_more::Display)]
+#[derive(derive_more::Debug, derive_more::Display)]
+#[debug("{text}")]
 #[display("{text}")]
 pub(super) struct Cause {
     text: String,
