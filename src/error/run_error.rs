@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn the_crates_error_is_found_among_the_causes_and_printed_once() {
+        type Boxed = Box<dyn StdError + Send + Sync>;
         let ours = || Error::new(ErrorKind::Mismatch, "ours").with_source("the cause");
         let error = RunError::<String>::from(ours());
         let causes = std::iter::successors(Some(&error as &dyn StdError), |&it| it.source());
         let texts: Vec<_> = causes.map(ToString::to_string).collect();
         assert_eq!(texts, ["ours", "Mismatch", "the cause"]);
-        type Boxed = Box<dyn StdError + Send + Sync>;
         let boxed: Boxed = error.into();
         let nested: Boxed = RunError::Handler(boxed).into();
         let found = |error| Details::of(&error).map(|details| details.message.clone());

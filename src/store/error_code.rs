@@ -177,13 +177,9 @@ impl NoCredentials {
                 CredentialsError::CredentialsNotLoaded(_)
                 | CredentialsError::InvalidConfiguration(_),
             ) => Some(Self::Missing),
-            // STS, the metadata service or a container's endpoint failed, or an SSO session has ended.
-            Some(
-                CredentialsError::ProviderTimedOut(_)
-                | CredentialsError::ProviderError(_)
-                | CredentialsError::Unhandled(_),
-            ) => Some(Self::Lapsed),
-            // Kinds of a later version.
+            // STS, the metadata service or a container's endpoint failed or did not respond
+            // (`ProviderTimedOut`, `ProviderError`), an SSO session has ended, the response was unreadable
+            // (`Unhandled`), or a later version has another kind.
             Some(_) => Some(Self::Lapsed),
             // The SDK has no public type for this one.
             None => {

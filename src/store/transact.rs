@@ -114,7 +114,7 @@ impl Table {
         let unavailable = |message: &str| explained(ErrorKind::Unavailable, message.to_owned());
         let (error, is_open) = match error.code() {
             Some("ValidationException") => {
-                let rejected = rejected_as_invalid(None, says(&error));
+                let rejected = rejected_as_invalid(None, says(&error).as_deref());
                 return (WriteResult::ItemsRejected(rejected), false);
             }
             Some("IdempotentParameterMismatchException") => {
@@ -128,7 +128,7 @@ impl Table {
                 (explained(ErrorKind::Configuration, self.table_missing(items)), false)
             }
             Some("AccessDeniedException") => {
-                (explained(ErrorKind::Configuration, denied(says(&error))), false)
+                (explained(ErrorKind::Configuration, denied(says(&error).as_deref())), false)
             }
             _ => (explain(&self.name, &error), false),
         };
@@ -152,11 +152,11 @@ impl Table {
     }
 }
 
-fn denied(says: Option<String>) -> String {
+fn denied(says: Option<&str>) -> String {
     format!(
         "DynamoDB denies the transaction: each item in it needs its own permission \
          (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {}",
-        says.as_deref().unwrap_or(LEFT_OUT)
+        says.unwrap_or(LEFT_OUT)
     )
 }
 
@@ -209,13 +209,13 @@ fn is_invalid(reason: &CancellationReason) -> bool {
 
 fn invalid(index: Option<usize>, reason: &CancellationReason) -> Error {
     let message = says_of(reason.code.as_deref(), reason.message.as_deref());
-    rejected_as_invalid(index, message.or_else(|| reason.code.clone()))
+    rejected_as_invalid(index, message.as_deref().or(reason.code.as_deref()))
 }
 
 /// The error of a transaction that DynamoDB rejected as invalid. `index` is the item that it names.
-fn rejected_as_invalid(index: Option<usize>, says: Option<String>) -> Error {
+fn rejected_as_invalid(index: Option<usize>, says: Option<&str>) -> Error {
     let rejected = index.map_or("the transaction".to_owned(), |index| format!("item {index}"));
-    let says = says.as_deref().unwrap_or(LEFT_OUT);
+    let says = says.unwrap_or(LEFT_OUT);
     Error::invalid_transaction(format!("DynamoDB rejects {rejected}: {says}"))
 }
 

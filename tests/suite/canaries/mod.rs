@@ -218,7 +218,9 @@ async fn what_dynamodb_quotes_of_an_item_is_neither_returned_nor_logged() {
     let number = || AttributeValue::N(forged.clone());
     let mut update = effects::credit(store.table(), "alice", 1);
     let values = update.update.as_mut().unwrap().expression_attribute_values.as_mut().unwrap();
-    values.values_mut().for_each(|value| *value = number());
+    for value in values.values_mut() {
+        *value = number();
+    }
     let items = [
         effects::put(store.table(), with(raw::key("row"), "total", number())),
         effects::put(

@@ -176,7 +176,7 @@ fn generators_understand_the_document() {
                 ),
                 ("properties" | "enum", _) => assert!(node["type"].as_str().is_some(), "{node:?}"),
                 (keyword, _) => {
-                    assert!(!matches!(keyword, "anyOf" | "oneOf" | "const"), "{node:?}")
+                    assert!(!matches!(keyword, "anyOf" | "oneOf" | "const"), "{node:?}");
                 }
             }
             check(value);

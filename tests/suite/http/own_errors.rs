@@ -93,7 +93,9 @@ async fn an_error_of_the_crate_is_answered_whatever_it_is_boxed_in() {
             responses.push(Response::from_parts(head, body.collect().await.unwrap().to_bytes()));
         }
         let (head, body) = streamed.unwrap().into_parts();
-        let body = body.collect().await.ok().expect("a body").to_bytes();
+        let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
+            panic!("the body failed")
+        };
         responses.push(Response::from_parts(head, body));
         for response in responses {
             println!("{way}, {request}");
