@@ -220,6 +220,24 @@ impl Clock {
     }
 }
 
+/// Measures how long something waits.
+#[cfg(feature = "from-env")]
+#[derive(Debug)]
+pub(crate) struct Waiting(Instant);
+
+#[cfg(feature = "from-env")]
+impl Waiting {
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
+    pub(crate) fn so_far(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.0)
+    }
+}
+
 /// Reads random bytes from the operating system. Two microVMs that were restored from one snapshot
 /// read different bytes; a seeded generator in memory would repeat them.
 #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, ConfigLoader};
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::RuntimeComponents;
+use aws_sdk_dynamodb::config::{RuntimeComponents, SharedHttpClient};
 use aws_smithy_http_client::ConnectorBuilder;
 use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::Provider;
@@ -14,6 +14,7 @@ use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Idempotency;
+use crate::new_pool::NewPoolAfterSilence;
 
 /// The environment variable that names the table.
 ///
@@ -79,6 +80,9 @@ impl Idempotency {
 /// makes the binary smaller and the first connection about 20 ms faster than aws-lc. If you need FIPS
 /// or post-quantum key exchange, which ring lacks, set an `http_client`.
 ///
+/// After a request without a response for a second, new requests use new connections, because a NAT
+/// gateway may have forgotten all old ones. Another `http_client` tries its idle connections one by one.
+///
 /// ```
 /// use aws_sdk_dynamodb::Client;
 /// use dynamodb_idempotency::{Error, Idempotency, sdk_config_loader};
@@ -95,16 +99,19 @@ pub fn sdk_config_loader() -> ConfigLoader {
         .connect_timeout(Duration::from_secs(1))
         .operation_attempt_timeout(Duration::from_secs(2))
         .build();
-    // Follows the SDK's default client (`default_https_client` in aws-smithy-runtime), but with ring.
-    // The SDK's `build_https` ignores proxies.
-    let https =
-        aws_smithy_http_client::Builder::new().build_with_connector_fn(|settings, components| {
-            let mut connector = ConnectorBuilder::default()
-                .tls_provider(Provider::Rustls(CryptoMode::Ring))
-                .proxy_config(ProxyConfig::from_env());
-            connector.set_connector_settings(settings.cloned());
-            connector.set_sleep_impl(components.and_then(RuntimeComponents::sleep_impl));
-            connector.build()
-        });
+    let https = NewPoolAfterSilence::new(https);
     aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts).http_client(https)
+}
+
+/// Follows the SDK's default client (`default_https_client` in aws-smithy-runtime), but with ring. The
+/// SDK's `build_https` ignores proxies.
+fn https() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().build_with_connector_fn(|settings, components| {
+        let mut connector = ConnectorBuilder::default()
+            .tls_provider(Provider::Rustls(CryptoMode::Ring))
+            .proxy_config(ProxyConfig::from_env());
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(RuntimeComponents::sleep_impl));
+        connector.build()
+    })
 }

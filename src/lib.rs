@@ -34,7 +34,7 @@
 //! | absent, past its retention, or released after a failure | runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | completed | gets the stored answer | `Ok`, [`Outcome::Replayed`] | the same response and `Idempotency-Replayed: true` |
 //! | belongs to a different request | is rejected | [`ErrorKind::Mismatch`] | 422 |
-//! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress`] | 409 and `Retry-After` |
+//! | pending, with a live lease | is rejected, or waits | [`ErrorKind::InProgress { .. }`](ErrorKind::InProgress) | 409 and `Retry-After` |
 //! | pending, lease expired, by default | takes over and runs | `Ok`, [`Outcome::Executed`] | the handler's response |
 //! | pending, lease expired, with a [hook](Call::reconcile) that knows the answer | gets the hook's answer | `Ok`, [`Outcome::Reconciled`] | the hook's response |
 //! | pending, lease expired, takeovers forbidden | is rejected | [`ErrorKind::Abandoned`] | 409 |
@@ -147,6 +147,8 @@ pub mod lambda;
 mod lambda_event;
 #[cfg(feature = "messages")]
 pub mod messages;
+#[cfg(feature = "from-env")]
+mod new_pool;
 mod operation;
 mod ops;
 pub mod policy;

@@ -77,6 +77,7 @@
 ///         execution = execution,
 ///         policy = |policy| policy.failure(Failure::Retain { max_attempts: 3 }),
 ///     )]
+///     #[tracing::instrument(skip_all)]
 ///     async fn book(&self, seat: &str) -> Result<u32, RunError<RunError<std::io::Error>>> {
 ///         execution.step("reserve", async { Ok(7) }).await
 ///     }
@@ -85,6 +86,9 @@
 /// # assert_eq!(Shop { idempotency }.book("1A").await.unwrap(), 7);
 /// # Ok(()) });
 /// ```
+///
+/// Put the attribute above `#[tracing::instrument]`. A method of an `#[async_trait]` impl cannot have it,
+/// because that attribute comes first and changes the function: write the plain call there.
 ///
 /// A function with another return type does not compile:
 ///

@@ -3,7 +3,10 @@
 mod condition;
 mod json_fault;
 mod run_error;
+mod text;
 
+#[cfg(any(feature = "event", test))]
+use std::any::Any;
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -11,6 +14,8 @@ use std::time::Duration;
 pub use self::condition::{ConditionFailed, MAX_TRANSACTION_ITEMS};
 pub(crate) use self::json_fault::json_fault;
 pub use self::run_error::RunError;
+use self::text::Cause;
+pub(crate) use self::text::one_line;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
@@ -41,19 +46,64 @@ type Source = Box<dyn StdError + Send + Sync>;
 /// ```
 #[derive(derive_more::Debug, derive_more::Display)]
 // One line with the kind and all causes. A `main` that returns the error prints this line.
-#[debug("{}", self.with_causes(format!("{self} ({:?})", inner.kind)))]
-#[display("{}", inner.message)]
+#[debug("{}", self.with_causes(format!("{self} ({:?})", details.kind)))]
+#[display("{}", details.message)]
 pub struct Error {
     // Boxed, so that an error takes only one word in a `Result`.
-    inner: Box<Inner>,
+    details: Box<Details>,
 }
 
-struct Inner {
-    kind: ErrorKind,
-    message: String,
-    source: Option<Source>,
+/// What an error contains. It is an error too, whose text is the kind, so that [`RunError::source`] can
+/// return it: [`Details::of`] then recognizes the error among the causes of another one, and no text
+/// is printed twice.
+#[derive(derive_more::Debug, derive_more::Display)]
+#[debug("{kind:?}")]
+#[display("{kind:?}")]
+pub(crate) struct Details {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    source: Option<Cause>,
     condition_failed: Option<ConditionFailed>,
     step_ran: bool,
+    is_denied: bool,
+}
+
+impl StdError for Details {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
+
+impl Details {
+    /// Returns the crate's error that a handler returned as `error`: as it is, in a box, or as a cause.
+    #[cfg(any(feature = "event", test))]
+    pub(crate) fn of<E: 'static>(error: &E) -> Option<&Self> {
+        let error: &dyn Any = error;
+        if let Some(boxed) = error.downcast_ref::<Source>() {
+            return Self::find(&**boxed);
+        }
+        let of_run_error = || error.downcast_ref::<RunError<Source>>().and_then(Self::of_run_error);
+        error.downcast_ref::<Error>().map(Error::details).or_else(of_run_error)
+    }
+
+    #[cfg(any(feature = "event", test))]
+    fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
+        std::iter::successors(Some(error), |&error| error.source()).find_map(|error| {
+            let of_run_error =
+                || error.downcast_ref::<RunError<Source>>().and_then(Self::of_run_error);
+            let of_error = || error.downcast_ref::<Error>().map(Error::details);
+            error.downcast_ref::<Self>().or_else(of_error).or_else(of_run_error)
+        })
+    }
+
+    /// A box is not an error itself, so the chain of causes ends at [`RunError::Handler`].
+    #[cfg(any(feature = "event", test))]
+    fn of_run_error(error: &RunError<Source>) -> Option<&Self> {
+        match error {
+            RunError::Handler(boxed) => Self::find(&**boxed),
+            RunError::Idempotency(error) => Some(error.details()),
+        }
+    }
 }
 
 /// The kind of an [`Error`], which says what the caller should do.
@@ -117,8 +167,9 @@ pub enum ErrorKind {
     /// credentials are missing. **Fix the settings or the deployment.** Nothing ran. A commit with this
     /// error was not written.
     Configuration,
-    /// DynamoDB could not be reached, throttled the request or failed. **Retry.** Nothing ran. A commit
-    /// with this error was not written, and the execution continues.
+    /// DynamoDB could not be reached, throttled the request or failed, or the AWS credentials have lapsed
+    /// or cannot be loaded at the moment. **Retry.** Nothing ran. A commit with this error was not
+    /// written, and the execution continues.
     Unavailable,
     /// A condition of an item in a commit or transaction was false.
     /// [`condition_failed`](Error::condition_failed) returns the item. **Do something else, or retry
@@ -182,9 +233,26 @@ impl ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let message = message.into();
-        let inner = Inner { kind, message, source: None, condition_failed: None, step_ran: false };
-        Self { inner: Box::new(inner) }
+        let message = one_line(message.into());
+        let (source, condition_failed, step_ran, is_denied) = (None, None, false, false);
+        let details = Details { kind, message, source, condition_failed, step_ran, is_denied };
+        Self { details: Box::new(details) }
+    }
+
+    pub(crate) fn details(&self) -> &Details {
+        &self.details
+    }
+
+    /// Marks an error of [`ErrorKind::Unavailable`] that is no outage: DynamoDB, or the source of the
+    /// credentials, denied the request.
+    pub(crate) fn of_denial(mut self) -> Self {
+        self.details.is_denied = true;
+        self
+    }
+
+    /// Whether DynamoDB cannot be reached, throttles or fails. `Outage` decides only about these errors.
+    pub(crate) fn is_outage(&self) -> bool {
+        self.kind() == ErrorKind::Unavailable && !self.details.is_denied
     }
 
     /// Creates an error of the kind [`ErrorKind::InvalidTransaction`].
@@ -194,12 +262,15 @@ impl Error {
 
     /// Marks the error of a step whose work ran.
     pub(crate) fn of_step_that_ran(mut self) -> Self {
-        self.inner.step_ran = true;
+        self.details.step_ran = true;
         self
     }
 
+    /// Adds a cause, of which only the texts are kept. For an error with which DynamoDB responded, the
+    /// cause is `store::error_code::Response`.
     pub(crate) fn with_source(mut self, source: impl Into<Source>) -> Self {
-        self.inner.source = Some(source.into());
+        let source: Source = source.into();
+        self.details.source = Some(Cause::of(&*source));
         self
     }
 
@@ -226,7 +297,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        self.inner.kind
+        self.details.kind
     }
 
     /// Returns whether the same call with the same key may succeed later.
@@ -285,7 +356,7 @@ impl Error {
         )
     }
 
-    /// Returns how long to wait before a retry, for [`ErrorKind::InProgress`].
+    /// Returns how long to wait before a retry, for [`ErrorKind::InProgress { .. }`](ErrorKind::InProgress).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -325,7 +396,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn condition_failed(&self) -> Option<&ConditionFailed> {
-        self.inner.condition_failed.as_ref()
+        self.details.condition_failed.as_ref()
     }
 
     /// Returns whether the work of a [step](crate::Execution::step) ran, although its result is not
@@ -353,14 +424,14 @@ impl Error {
     /// ```
     #[must_use]
     pub fn step_ran(&self) -> bool {
-        self.inner.step_ran
+        self.details.step_ran
     }
 }
 
 impl From<ConditionFailed> for Error {
     fn from(failed: ConditionFailed) -> Self {
         let mut error = Self::new(ErrorKind::ConditionFailed, failed.to_string());
-        error.inner.condition_failed = Some(failed);
+        error.details.condition_failed = Some(failed);
         error
     }
 }
@@ -375,7 +446,7 @@ impl From<Infallible> for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.inner.source.as_deref().map(|source| source as _)
+        self.details.source()
     }
 }
 

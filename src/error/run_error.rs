@@ -77,6 +77,30 @@ impl<E> RunError<E> {
     }
 }
 
+impl<E> RunError<RunError<E>> {
+    /// Merges two levels: the error of a [step](crate::Execution::step) in a handler, and of the call.
+    ///
+    /// It no longer says which of the two the crate's error belongs to.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Idempotency, RunError};
+    /// # async fn post(_: &str) -> Result<u32, std::io::Error> { Ok(7) }
+    ///
+    /// async fn charge(idempotency: &Idempotency) -> Result<u32, RunError<std::io::Error>> {
+    ///     let call = idempotency.operation("charge").key("order-42");
+    ///     let charged = call.run(async |execution| execution.step("post", post("order-42")).await);
+    ///     charged.await.map_err(RunError::flatten)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn flatten(self) -> RunError<E> {
+        match self {
+            Self::Handler(error) => error,
+            Self::Idempotency(error) => RunError::Idempotency(error),
+        }
+    }
+}
+
 impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     /// Converts the error into a `Box<dyn Error>` that keeps its causes and its type.
     ///
@@ -102,12 +126,13 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
 }
 
 /// `E` need not implement `Error`, so that it can be a `Box<dyn Error>`. Therefore `source()` does not
-/// return the handler's error.
+/// return the handler's error. The cause of the crate's error is its kind, so that no text is printed
+/// twice.
 impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Handler(_) => None,
-            Self::Idempotency(error) => error.source(),
+            Self::Idempotency(error) => Some(error.details()),
         }
     }
 }
@@ -115,7 +140,7 @@ impl<E: fmt::Debug + fmt::Display> StdError for RunError<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::error::{Details, ErrorKind};
 
     #[test]
     fn an_error_of_the_handlers_that_is_our_type_stays_the_handlers() {
@@ -125,11 +150,48 @@ mod tests {
     }
 
     #[test]
+    fn two_levels_become_one() {
+        let ours = || Error::new(ErrorKind::Mismatch, "ours");
+        for (nested, expected) in [
+            (RunError::Handler(RunError::Handler("theirs")), "theirs"),
+            (RunError::Handler(RunError::Idempotency(ours())), "ours"),
+            (RunError::Idempotency(ours()), "ours"),
+        ] {
+            let is_ours = expected == "ours";
+            let error = nested.flatten();
+            assert_eq!(
+                (error.to_string().as_str(), error.idempotency().is_some()),
+                (expected, is_ours)
+            );
+        }
+    }
+
+    #[test]
     fn a_boxed_error_is_the_handlers_own_or_the_crates() {
         type Boxed = Box<dyn StdError + Send + Sync>;
         let theirs = RunError::<Boxed>::Handler(std::io::Error::other("theirs").into());
         assert!(theirs.into_boxed().is::<std::io::Error>());
         let ours = RunError::<Boxed>::from(Error::new(ErrorKind::Mismatch, "ours"));
         assert!(ours.into_boxed().is::<Error>());
+    }
+
+    #[test]
+    fn the_crates_error_is_found_among_the_causes_and_printed_once() {
+        type Boxed = Box<dyn StdError + Send + Sync>;
+        let ours = || Error::new(ErrorKind::Mismatch, "ours").with_source("the cause");
+        let error = RunError::<String>::from(ours());
+        let causes = std::iter::successors(Some(&error as &dyn StdError), |&it| it.source());
+        let texts: Vec<_> = causes.map(ToString::to_string).collect();
+        assert_eq!(texts, ["ours", "Mismatch", "the cause"]);
+        let boxed: Boxed = error.into();
+        let nested: Boxed = RunError::Handler(boxed).into();
+        let found = |error| Details::of(&error).map(|details| details.message.clone());
+        let ours_is_found = Some("ours".to_owned());
+        assert_eq!(found(nested), ours_is_found);
+        assert_eq!(found(ours().into()), ours_is_found);
+        assert_eq!(found(Box::<dyn StdError + Send + Sync>::from("theirs")), None);
+        assert_eq!(Details::of(&ours()).unwrap().message, "ours");
+        let run_error = RunError::Handler(Boxed::from(ours()));
+        assert_eq!(Details::of(&run_error).unwrap().message, "ours");
     }
 }

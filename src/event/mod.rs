@@ -52,7 +52,7 @@ use lambda_runtime::{Diagnostic, LambdaEvent};
 pub use self::service::{Event, run_concurrent};
 pub use crate::json_event::JsonEvent;
 
-use crate::error::RunError;
+use crate::error::{Details, Error, RunError};
 use crate::idempotency::Idempotency;
 use crate::operation::CallConfig;
 use crate::run::execution::Execution;
@@ -96,24 +96,39 @@ impl Idempotency {
     }
 }
 
-/// Converts the error into Lambda's report of a failed invocation: the handler's own diagnostic, or
-/// `Idempotency.` and the [`ErrorKind`](crate::ErrorKind), which alarms can match.
-impl<E: Into<Diagnostic>> From<RunError<E>> for Diagnostic {
+/// Converts the error into Lambda's report of a failed invocation: `Idempotency.` and the
+/// [`ErrorKind`](crate::ErrorKind), which alarms can match.
+impl From<Error> for Diagnostic {
+    fn from(error: Error) -> Self {
+        diagnostic(error.details())
+    }
+}
+
+/// The handler's own diagnostic, or the one of the crate's error. The crate's error is also recognized if
+/// the handler returns it, in a box or as the cause of a boxed error.
+impl<E: Into<Diagnostic> + 'static> From<RunError<E>> for Diagnostic {
     fn from(error: RunError<E>) -> Self {
         match error {
-            RunError::Handler(error) => error.into(),
-            RunError::Idempotency(error) => Self {
-                error_type: format!("Idempotency.{}", error.kind().name()),
-                error_message: error.to_string(),
+            RunError::Handler(error) => match Details::of(&error) {
+                Some(details) => diagnostic(details),
+                None => error.into(),
             },
+            RunError::Idempotency(error) => error.into(),
         }
+    }
+}
+
+fn diagnostic(details: &Details) -> Diagnostic {
+    Diagnostic {
+        error_type: format!("Idempotency.{}", details.kind.name()),
+        error_message: details.message.clone(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Error, ErrorKind};
+    use crate::error::ErrorKind;
 
     #[test]
     fn alarms_can_match_the_kind_and_the_handlers_own_error_stays_its_own() {
@@ -121,6 +136,11 @@ mod tests {
         let diagnostic = Diagnostic::from(RunError::<String>::from(error));
         assert_eq!(diagnostic.error_type, "Idempotency.Mismatch");
         assert_eq!(diagnostic.error_message, "another event");
+        let boxed =
+            || lambda_runtime::Error::from(Error::new(ErrorKind::Mismatch, "another event"));
+        assert_eq!(Diagnostic::from(RunError::Handler(boxed())), diagnostic);
+        let step = RunError::<lambda_runtime::Error>::Handler(RunError::Handler(boxed()).into());
+        assert_eq!(Diagnostic::from(step), diagnostic);
         let handlers = Diagnostic::from(RunError::Handler("no such file".to_owned()));
         assert_eq!(handlers, Diagnostic::from("no such file".to_owned()));
     }

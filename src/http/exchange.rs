@@ -15,11 +15,11 @@ use super::statuses::is_rejection;
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Details, Error, ErrorKind};
 use crate::policy::Takeover;
 use crate::run::call::{CallContext, End};
 use crate::run::caller::{acquire, acquire_with_hook};
-use crate::run::errors::{answer_unavailable, failed};
+use crate::run::errors::{answer_unavailable, failed, too_late};
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
 use crate::run::runner::{self, Conclusion, Encoding, RunOutcome};
@@ -96,20 +96,32 @@ pub(crate) async fn oneshot<R, S: Service<R>>(
     service.call(request).await
 }
 
+/// Why a service has no response.
+enum NoResponse<E> {
+    /// It was ready too late, and was not called.
+    TooLate,
+    /// Its own error.
+    Failed(E),
+}
+
 /// Calls a service for `execution` when it is ready, and drops the service. If its destructor panics,
 /// the answer does not change.
 async fn call_service<R, S: Service<R>>(
     mut service: S,
     request: R,
     execution: &Execution,
-) -> Result<S::Response, S::Error> {
+) -> Result<S::Response, NoResponse<S::Error>> {
     if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
         execution.discard();
-        return Err(error);
+        return Err(NoResponse::Failed(error));
+    }
+    if execution.is_too_late() {
+        execution.discard();
+        return Err(NoResponse::TooLate);
     }
     let answered = user_code::run_or_resume(service.call(request)).await;
     user_code::discard(|| drop(service));
-    answered
+    answered.map_err(NoResponse::Failed)
 }
 
 /// Runs the service once for the call's key, or returns the stored answer. The service's own error is
@@ -149,7 +161,11 @@ where
             }
         };
         let outcome = runner::run(&Responses(config), execution, handler).await;
-        render_outcome(config, outcome, |response| HandlerBody::sent(config, response))
+        match render_outcome(config, outcome, |response| HandlerBody::sent(config, response)) {
+            Ok(response) => Ok(response),
+            Err(NoResponse::TooLate) => Ok(explain(config, &too_late())),
+            Err(NoResponse::Failed(error)) => Err(error),
+        }
     }
     .instrument(span)
     .await
@@ -350,7 +366,27 @@ fn stored<B: From<Body>>(config: &Http, answer: Answer, answered_by: AnsweredBy)
 
 /// Renders an error as its problem.
 pub(crate) fn explain<B: From<Body>>(config: &Http, error: &Error) -> Response<B> {
+    explain_details(config, error.details())
+}
+
+fn explain_details<B: From<Body>>(config: &Http, error: &Details) -> Response<B> {
     render(config, &problem::explain(Some(config.calls.scope.operation()), error))
+}
+
+/// Responds to a handler's error that is the crate's, as the layer for axum does. The handler has failed,
+/// whatever the response.
+///
+/// # Errors
+/// An error that is not the crate's.
+#[cfg(feature = "lambda")]
+pub(crate) fn explain_own<B: From<Body>, E: 'static>(
+    config: &Http,
+    error: E,
+) -> Result<Response<B>, E> {
+    match Details::of(&error) {
+        Some(details) => Ok(explain_details(config, details)),
+        None => Err(error),
+    }
 }
 
 pub(crate) fn render<B: From<Body>>(config: &Http, problem: &Problem) -> Response<B> {

@@ -270,7 +270,8 @@ async fn read<B: Body<Error: Into<BoxError>>>(
             Err(Problem::new(ProblemKind::BodyTooLarge, detail))
         }
         Err(error) => {
-            tracing::debug!(%error, "a request body could not be read");
+            let error = error.to_string();
+            tracing::debug!(error, "a request body could not be read");
             let detail = "The body ended with an error, or too early.";
             Err(Problem::new(ProblemKind::BodyUnreadable, detail))
         }

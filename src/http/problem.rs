@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Details, Error, ErrorKind};
 
 /// Why the crate answered a request instead of the handler.
 ///
@@ -262,7 +262,13 @@ const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Contains what the client may see of an error. The rest is in the log.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
-        let (kind, is_public) = match error.kind() {
+        Self::of(error.details())
+    }
+}
+
+impl Problem {
+    fn of(error: &Details) -> Self {
+        let (kind, is_public) = match error.kind {
             ErrorKind::InvalidInput => (ProblemKind::KeyInvalid, true),
             ErrorKind::Mismatch => (ProblemKind::Mismatch, true),
             ErrorKind::InProgress { .. } => (ProblemKind::InProgress, true),
@@ -288,14 +294,14 @@ impl From<&Error> for Problem {
             | ErrorKind::AlreadyCommitted => (ProblemKind::Misconfigured, false),
         };
         let detail = if is_public {
-            error.to_string().into()
+            error.message.clone().into()
         } else if kind == ProblemKind::ConditionFailed {
             Cow::from("A condition of the request's effect does not hold: nothing was done.")
         } else {
             Cow::from("The reason is in the server's log.")
         };
         let mut problem = Self::new(kind, detail);
-        if let ErrorKind::InProgress { retry_after } = error.kind() {
+        if let ErrorKind::InProgress { retry_after } = error.kind {
             problem.retry_after = Some(retry_after);
         }
         problem
@@ -316,11 +322,12 @@ pub(super) fn unsigned(reason: &'static str) -> Problem {
 }
 
 /// Returns the problem of an error. Details that are not for the client go to the log.
-pub(super) fn explain(operation: Option<&str>, error: &Error) -> Problem {
-    let problem = Problem::from(error);
+pub(super) fn explain(operation: Option<&str>, error: &Details) -> Problem {
+    let problem = Problem::of(error);
     if problem.status().is_server_error() {
-        let source = std::error::Error::source(error);
-        tracing::error!(operation, kind = ?error.kind(), %error, source, "no answer for a request");
+        let (kind, source) = (error.kind, std::error::Error::source(error));
+        let error = &error.message;
+        tracing::error!(operation, ?kind, %error, source, "no answer for a request");
     }
     problem
 }

@@ -117,7 +117,7 @@ pub(super) async fn call(
              give it another scope"
         );
         let error = Error::new(ErrorKind::Configuration, message);
-        return Err(problem::explain(Some(operation), &error));
+        return Err(problem::explain(Some(operation), error.details()));
     }
     Ok(call)
 }
@@ -148,7 +148,8 @@ async fn check_age(
         return Ok(());
     }
     // The signature may be in time by DynamoDB's clock, so the sender must deliver it again.
-    learned.map_err(|error| problem::explain(Some(config.calls.scope.operation()), &error))?;
+    learned
+        .map_err(|error| problem::explain(Some(config.calls.scope.operation()), error.details()))?;
     Err(problem::unsigned("it is too old, or its time is in the future"))
 }
 
@@ -176,7 +177,7 @@ fn identify(
         ErrorKind::InvalidInput => {
             Problem::new(ProblemKind::KeyInvalid, "the idempotency key is too long")
         }
-        _ => problem::explain(Some(config.calls.scope.operation()), &error),
+        _ => problem::explain(Some(config.calls.scope.operation()), error.details()),
     })?;
     Ok((key, fingerprint))
 }

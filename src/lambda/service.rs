@@ -16,7 +16,7 @@ use crate::answer::{self, BodyKind};
 use crate::http::Http;
 use crate::http::answer_body::{self, BoxError, ResponseBody};
 use crate::http::exchange::{
-    HandlerBody, exchange, exchange_transaction, oneshot, pass_transaction, render,
+    HandlerBody, exchange, exchange_transaction, explain_own, oneshot, pass_transaction, render,
 };
 use crate::http::layer::read_response;
 use crate::http::request::whole_call;
@@ -29,6 +29,10 @@ impl Http {
     /// Pass the result to [`lambda::run`](crate::lambda::run) or to `lambda_http::run`. Lambda limits
     /// the [size of a response](crate::lambda). The wrapper is always ready, and waits for the handler
     /// when it is called.
+    ///
+    /// If the handler returns an error of this crate, also in a box or as the cause of a boxed error, the
+    /// client gets its [problem](crate::http::Problem). The handler has failed nevertheless. Any other
+    /// error is returned, and the invocation fails.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -52,7 +56,7 @@ impl Http {
         crate::Error,
     >
     where
-        S: Service<Request, Response: HandlerResponse, Error: Send, Future: Send>
+        S: Service<Request, Response: HandlerResponse, Error: Send + 'static, Future: Send>
             + Clone
             + Send
             + 'a,
@@ -66,12 +70,16 @@ impl Http {
                 Ok(LambdaResponse(match call {
                     // Converted into a future at once: the handler's response need not be `Send`.
                     Ok(None) => {
-                        oneshot(inner, request).await.map(IntoResponse::into_response)?.await
+                        match oneshot(inner, request).await.map(IntoResponse::into_response) {
+                            Ok(responding) => responding.await,
+                            Err(error) => explain_own(config, error)?,
+                        }
                     }
                     Ok(Some(call)) => {
                         let read = |response| whole(response, limit);
-                        let answered = exchange(config, call, request, inner, read);
-                        limit.enforce(config, answered.await?)
+                        let answered = exchange(config, call, request, inner, read).await;
+                        let answered = answered.or_else(|error| explain_own(config, error))?;
+                        limit.enforce(config, answered)
                     }
                     Err(problem) => render(config, &problem),
                 }))
@@ -127,7 +135,8 @@ impl Http {
         crate::Error,
     >
     where
-        S: Service<Request, Response = Transaction<Response<Body>>, Error: Send, Future: Send>
+        S: Service<Request, Response = Transaction<Response<Body>>, Future: Send>
+            + Service<Request, Error: Send + 'static>
             + Clone
             + Send
             + 'a,
@@ -139,7 +148,10 @@ impl Http {
                 let (config, limit) = (&*config, Limit::of(request.extensions()));
                 let (call, request) = whole_call(config, request).await;
                 Ok(LambdaResponse(match call {
-                    Ok(None) => pass_transaction(config, oneshot(inner, request).await?),
+                    Ok(None) => match oneshot(inner, request).await {
+                        Ok(transaction) => pass_transaction(config, transaction),
+                        Err(error) => explain_own(config, error)?,
+                    },
                     Ok(Some(call)) => {
                         // The call is inside the future, so that its panic is handled too.
                         let handler = async {
@@ -155,7 +167,9 @@ impl Http {
                                 ),
                             })
                         };
-                        limit.enforce(config, exchange_transaction(config, call, handler).await?)
+                        let answered = exchange_transaction(config, call, handler).await;
+                        let answered = answered.or_else(|error| explain_own(config, error))?;
+                        limit.enforce(config, answered)
                     }
                     Err(problem) => render(config, &problem),
                 }))
@@ -195,7 +209,7 @@ impl Http {
         crate::Error,
     >
     where
-        S: Service<Request, Response = Response<B>, Error: Send, Future: Send>
+        S: Service<Request, Response = Response<B>, Error: Send + 'static, Future: Send>
             + Clone
             + Send
             + 'static,
@@ -207,10 +221,15 @@ impl Http {
             Box::pin(async move {
                 let (call, request) = whole_call(&config, request).await;
                 Ok(match call {
-                    Ok(None) => oneshot(inner, request).await?.map(Either::Left),
+                    Ok(None) => match oneshot(inner, request).await {
+                        Ok(response) => response.map(Either::Left),
+                        Err(error) => answer_body::whole(explain_own(&config, error)?),
+                    },
                     Ok(Some(call)) => {
                         let read = |response| read_response(&config, response, None);
-                        answer_body::whole(exchange(&config, call, request, inner, read).await?)
+                        let answered = exchange(&config, call, request, inner, read).await;
+                        let answered = answered.or_else(|error| explain_own(&config, error))?;
+                        answer_body::whole(answered)
                     }
                     Err(problem) => answer_body::whole(render(&config, &problem)),
                 })

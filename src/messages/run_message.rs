@@ -210,7 +210,9 @@ impl<R> Log<'_, R> {
         tracing::error!(
             operation = self.consumer.calls.scope.operation(),
             source = self.consumer.source.name,
-            message_id, %reason, acknowledged = is_done,
+            message_id,
+            reason = reason.to_string(),
+            acknowledged = is_done,
             "a message is refused, and no further delivery would fix it"
         );
         is_done

@@ -105,6 +105,18 @@ impl<Hook> Call<Hook> {
     /// // Every repeat gets `RunError::Handler(Declined { .. })`, and the handler does not run again.
     /// # Ok(()) });
     /// ```
+    ///
+    /// In a handler that uses `?`, the compiler needs the type of the error:
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Idempotency, RunError};
+    /// # async fn post() -> Result<u32, String> { Ok(7) }
+    ///
+    /// async fn pay(idempotency: &Idempotency) -> Result<u32, RunError<String>> {
+    ///     let call = idempotency.operation("charge").key("order-42").replay_errors();
+    ///     call.run(async |_| Ok::<_, String>(post().await? + 1)).await
+    /// }
+    /// ```
     pub fn replay_errors<E: Serialize + DeserializeOwned>(mut self) -> Call<Hook, E> {
         if !self.config.policy.failure.is_kept() {
             self.config.policy.failure = Failure::Replay;

@@ -187,8 +187,8 @@ pub enum LargeAnswers {
 
 /// What a call does while DynamoDB cannot be reached, throttles or fails.
 ///
-/// A missing table, permission or credential is never an outage: it is an error under both
-/// settings.
+/// A missing table or permission, or a missing or lapsed credential, is never an outage: it is an error
+/// under both settings.
 ///
 /// ```
 /// use dynamodb_idempotency::policy::Outage;

@@ -168,10 +168,7 @@ impl<'a> Session<'a> {
     }
 
     fn note_error(&mut self, error: Error) -> Cause {
-        let cause = match error.kind() {
-            ErrorKind::Unavailable => Cause::Outage,
-            _ => Cause::Other,
-        };
+        let cause = if error.is_outage() { Cause::Outage } else { Cause::Other };
         self.error = Some(error);
         cause
     }

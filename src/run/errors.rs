@@ -16,6 +16,11 @@ pub(crate) fn lease_expired() -> Error {
     Error::new(ErrorKind::LeaseExpired, message)
 }
 
+pub(crate) fn too_late() -> Error {
+    let message = "the deadline of the operation is over or too near: nothing was run";
+    Error::new(ErrorKind::DeadlineExceeded, message)
+}
+
 /// The error of a commit whose record is released, failed or absent.
 pub(crate) fn nothing_committed() -> Error {
     let message =

@@ -346,6 +346,13 @@ impl Execution {
         self.inner.call.has_record
     }
 
+    /// Whether no time is left for a handler: its answer must be stored before the deadline. A call that
+    /// reads no record has no such limit.
+    pub(crate) fn is_too_late(&self) -> bool {
+        let Inner { core, call, .. } = &*self.inner;
+        self.has_record() && call.answer_by().is_some_and(|by| core.table.clock.is_over(by))
+    }
+
     pub(crate) fn policy(&self) -> &Policy {
         &self.inner.call.policy
     }

@@ -85,7 +85,8 @@ impl Core {
         let packed = pack(failure, FAILED_BYTES + steps, None, self.coding.of(key), policy);
         let packed = packed.inspect_err(|reason| {
             tracing::error!(
-                operation = key.operation(), %reason,
+                operation = key.operation(),
+                reason = reason.to_string(),
                 "a failure that is kept cannot be replayed"
             );
         });

@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::run::call::End;
 use crate::run::completion::Storage;
-use crate::run::errors::lease_expired;
+use crate::run::errors::{lease_expired, too_late};
 use crate::run::execution::Execution;
 use crate::run::user_code::{self, Panic};
 use crate::signals::{Ending, Stopwatch};
@@ -106,6 +106,11 @@ where
     F: FnOnce(Execution) -> Fut,
     Fut: Future<Output = Result<V, E>>,
 {
+    // Until here, another owner may have run, or DynamoDB may have been slow.
+    if execution.is_too_late() {
+        execution.undo().await;
+        return too_late().into();
+    }
     let outcome = match call_handler(execution, handler).await {
         None => {
             let end = execution.expire().await;

@@ -5,10 +5,11 @@ use std::pin::Pin;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use super::error_code::{LEFT_OUT, says};
 use super::expression::{Change, Expression};
 use super::request_error::{DynamoError, RequestError};
 use super::{Consistency, Reply, Table};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::protocol::Condition;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, OwnerId};
@@ -24,9 +25,9 @@ pub(crate) enum Obstacle {
     Denied(String),
     /// DynamoDB rejected this request for another reason, for example because it throttles.
     Failed(Error),
-    /// Every request to the table would fail: [`ErrorKind::Unavailable`] if DynamoDB does not
-    /// respond, [`ErrorKind::Configuration`] if the table is missing or has other keys, or if the
-    /// credentials are missing.
+    /// Every request to the table would fail: [`Unavailable`](crate::ErrorKind::Unavailable) if DynamoDB does not
+    /// respond or the credentials have lapsed, [`Configuration`](crate::ErrorKind::Configuration) if the table is missing or
+    /// has other keys, or if the credentials are missing.
     General(Error),
 }
 
@@ -109,11 +110,11 @@ impl Table {
         if let RequestError::NotExecuted(error) = &error
             && error.code() == Some("AccessDeniedException")
         {
-            return Obstacle::Denied(error.message().unwrap_or("no detail").to_owned());
+            return Obstacle::Denied(says(error).unwrap_or_else(|| LEFT_OUT.to_owned()));
         }
         let is_unknown = error.is_unknown();
         let error = error.explain(&self.name);
-        if is_unknown || error.kind() == ErrorKind::Configuration {
+        if is_unknown || !error.is_outage() {
             Obstacle::General(error)
         } else {
             Obstacle::Failed(error)

@@ -5,6 +5,7 @@
 pub(crate) mod admin;
 mod components;
 pub(crate) mod create;
+mod error_code;
 mod expression;
 mod inspect;
 pub(crate) mod key;
@@ -12,6 +13,7 @@ mod observer;
 pub(crate) mod record;
 mod request_error;
 pub(crate) mod schema;
+mod service_text;
 #[cfg(feature = "admin")]
 mod sweep;
 mod transact;

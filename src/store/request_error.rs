@@ -3,11 +3,11 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use aws_credential_types::provider::error::CredentialsError;
 pub(super) use aws_sdk_dynamodb::Error as DynamoError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use super::WriteResult;
+use super::error_code::{NoCredentials, chain, explain};
 use crate::error::{Error, ErrorKind};
 
 /// Why a request has no result.
@@ -37,7 +37,9 @@ impl RequestError {
             error @ SdkError::ConstructionFailure(_) => Self::Unsent(error),
             error @ SdkError::DispatchFailure(_) if !was_sent => Self::Unsent(error),
             // An earlier try may have been executed, before the credentials expired: `in_doubt` says so.
-            error if has_no_credentials(&error) || has_no_scheme(&error) => Self::Unsent(error),
+            error if NoCredentials::of(&error).is_some() || has_no_scheme(&error) => {
+                Self::Unsent(error)
+            }
             // A timeout, a dispatch failure, an unreadable response, or a kind of a later version.
             error => Self::Lost(error),
         }
@@ -78,10 +80,7 @@ impl RequestError {
     /// Returns the error for the caller: what happened, and who can fix it.
     pub(super) fn explain(self, table: &str) -> Error {
         match self {
-            Self::NotExecuted(error) | Self::Failed(error) => {
-                let (kind, message) = explain(table, error.code(), error.message());
-                Error::new(kind, message).with_source(error)
-            }
+            Self::NotExecuted(error) | Self::Failed(error) => explain(table, &error),
             Self::Unsent(error) => unsent(error),
             Self::Lost(error) => {
                 let message = "DynamoDB could not be reached, or its response was lost";
@@ -97,84 +96,28 @@ impl RequestError {
 
 fn unsent(error: SdkError<DynamoError>) -> Error {
     let contains = |text| source_containing(&error, text).is_some();
-    let hint = if has_no_credentials(&error) && is_function() {
-        "there are no usable AWS credentials: give the function a role"
-    } else if has_no_credentials(&error) {
-        "there are no usable AWS credentials: sign in (`aws sso login`), name a profile \
-         (AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    let misconfigured = |message: &str| Error::new(ErrorKind::Configuration, message);
+    let explained = if let Some(message) = missing_feature(&error) {
+        misconfigured(&message)
+    } else if let Some(no_credentials) = NoCredentials::of(&error) {
+        no_credentials.explain()
     } else if contains("Missing Region") || contains("missing signing region") {
-        "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
-         any, such as us-east-1"
+        misconfigured(
+            "no AWS region is set: set AWS_REGION, or a region in the profile; DynamoDB Local accepts \
+             any, such as us-east-1",
+        )
     } else if has_no_scheme(&error) {
-        "the DynamoDB endpoint has no scheme: AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or \
-         https://, and so must an endpoint set in code"
+        misconfigured(
+            "the DynamoDB endpoint has no scheme: AWS_ENDPOINT_URL_DYNAMODB must begin with http:// or \
+             https://, and so must an endpoint set in code",
+        )
     } else {
-        "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
-         valid endpoint and the table's name"
+        misconfigured(
+            "the DynamoDB client could not build or sign the request: it needs credentials, a region, a \
+             valid endpoint and the table's name",
+        )
     };
-    let message = missing_feature(&error).unwrap_or_else(|| hint.to_owned());
-    Error::new(ErrorKind::Configuration, message).with_source(error)
-}
-
-/// Maps each of DynamoDB's error codes ("Error handling with DynamoDB", developer guide).
-pub(super) fn explain(
-    table: &str,
-    code: Option<&str>,
-    detail: Option<&str>,
-) -> (ErrorKind, String) {
-    let detail = detail.unwrap_or("no detail");
-    let message = match code {
-        Some("ResourceNotFoundException") => format!(
-            "table `{table}` does not exist in this account and region: create it, or correct the \
-             table's name"
-        ),
-        Some("ValidationException") => format!(
-            "table `{table}` rejects the request as invalid: compare its key attributes with those of \
-             the TableSchema (default: partition key `pk`, string). DynamoDB says: {detail}"
-        ),
-        Some(
-            code @ ("AccessDeniedException"
-            | "UnrecognizedClientException"
-            | "InvalidSignatureException"
-            | "IncompleteSignatureException"
-            | "MissingAuthenticationTokenException"
-            | "ExpiredTokenException"),
-        ) => {
-            let needs = needs(denied_action(detail));
-            format!("DynamoDB denies access to table `{table}` ({code}): {needs}")
-        }
-        code => {
-            let code = code.unwrap_or("an unnamed error");
-            let message = format!("DynamoDB responded with {code}: {detail}");
-            return (ErrorKind::Unavailable, message);
-        }
-    };
-    (ErrorKind::Configuration, message)
-}
-
-/// Whether this process is a Lambda function. If so, hints name its role; if not, your credentials.
-fn is_function() -> bool {
-    std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some()
-}
-
-fn needs(action: Option<&str>) -> String {
-    let who = if is_function() { "the function's role needs" } else { "your credentials need" };
-    let what = action.unwrap_or("dynamodb:GetItem, PutItem and UpdateItem");
-    format!("{who} {what} on it")
-}
-
-/// Returns the action that DynamoDB names: "… is not authorized to perform: dynamodb:PutItem on
-/// resource: …".
-fn denied_action(message: &str) -> Option<&str> {
-    let (_, action) = message.split_once("perform: ")?;
-    action.split_whitespace().next().filter(|action| action.starts_with("dynamodb:"))
-}
-
-/// The error and its sources.
-fn chain<'a>(
-    error: &'a (dyn StdError + 'static),
-) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
+    explained.with_source(error)
 }
 
 /// Returns the first text in the chain of an error and its sources that contains `part`. The SDK
@@ -202,18 +145,14 @@ fn missing_feature(error: &(dyn StdError + 'static)) -> Option<String> {
     ))
 }
 
-/// The SDK reports missing credentials as a dispatch failure, like a broken connection. Only the
-/// chain of sources distinguishes them.
-fn has_no_credentials(error: &(dyn StdError + 'static)) -> bool {
-    chain(error).any(<dyn StdError>::is::<CredentialsError>)
-}
-
 fn has_no_scheme(error: &(dyn StdError + 'static)) -> bool {
     source_containing(error, "endpoint must contain scheme").is_some()
 }
 
 #[cfg(test)]
 mod tests {
+    use aws_credential_types::provider::error::CredentialsError;
+
     use super::*;
 
     /// As `aws-config` 1.13 reports it.

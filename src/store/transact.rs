@@ -10,8 +10,9 @@ use aws_sdk_dynamodb::types::{
     TransactWriteItem,
 };
 
+use super::error_code::{LEFT_OUT, Response, explain, says, says_of};
 use super::expression::Expression;
-use super::request_error::{DynamoError, RequestError, explain};
+use super::request_error::{DynamoError, RequestError};
 use super::{Reply, Table, WriteResult, result_name};
 use crate::error::{ConditionFailed, Error, ErrorKind};
 use crate::fingerprint::StoredFingerprint;
@@ -108,26 +109,30 @@ impl Table {
                 return (error.write_result(&self.name, false), is_open);
             }
         };
-        let detail = error.message().unwrap_or("no detail");
-        let configuration = |message| ((ErrorKind::Configuration, message), false);
-        let unavailable = |message: &str| ((ErrorKind::Unavailable, message.to_owned()), true);
-        let ((kind, message), is_open) = match error.code() {
+        let explained =
+            |kind, message: String| Error::new(kind, message).with_source(Response::of(&error));
+        let unavailable = |message: &str| explained(ErrorKind::Unavailable, message.to_owned());
+        let (error, is_open) = match error.code() {
             Some("ValidationException") => {
-                return (WriteResult::ItemsRejected(rejected_as_invalid(None, detail)), false);
+                let rejected = rejected_as_invalid(None, says(&error).as_deref());
+                return (WriteResult::ItemsRejected(rejected), false);
             }
             Some("IdempotentParameterMismatchException") => {
-                unavailable("the transaction's token was used for other items")
+                let error = unavailable("the transaction's token was used for other items");
+                return (WriteResult::TokenUsed(error), true);
             }
             Some("TransactionInProgressException") => {
-                unavailable("an earlier try of the transaction is still in flight")
+                (unavailable("an earlier try of the transaction is still in flight"), true)
             }
-            Some("ResourceNotFoundException") => configuration(self.table_missing(items)),
-            Some("AccessDeniedException") => configuration(denied(detail)),
-            code => (explain(&self.name, code, error.message()), false),
+            Some("ResourceNotFoundException") => {
+                (explained(ErrorKind::Configuration, self.table_missing(items)), false)
+            }
+            Some("AccessDeniedException") => {
+                (explained(ErrorKind::Configuration, denied(says(&error).as_deref())), false)
+            }
+            _ => (explain(&self.name, &error), false),
         };
-        let is_used = matches!(error, DynamoError::IdempotentParameterMismatchException(_));
-        let result = if is_used { WriteResult::TokenUsed } else { WriteResult::NotApplied };
-        (result(Error::new(kind, message).with_source(error)), is_open)
+        (WriteResult::NotApplied(error), is_open)
     }
 
     fn table_missing(&self, items: &[TransactWriteItem]) -> String {
@@ -147,10 +152,11 @@ impl Table {
     }
 }
 
-fn denied(message: &str) -> String {
+fn denied(says: Option<&str>) -> String {
     format!(
         "DynamoDB denies the transaction: each item in it needs its own permission \
-         (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {message}"
+         (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {}",
+        says.unwrap_or(LEFT_OUT)
     )
 }
 
@@ -161,7 +167,7 @@ fn cancellation_result(reasons: Vec<CancellationReason>, has_record: bool) -> Wr
     let mut theirs = reasons.into_iter();
     let rejected = match if has_record { theirs.next() } else { None } {
         Some(own) if code(&own) == CONDITION => return WriteResult::Rejected(own.item),
-        Some(own) if is_invalid(&own) => Some(invalid(None, own)),
+        Some(own) if is_invalid(&own) => Some(invalid(None, &own)),
         // The record's condition was not evaluated, so the other reasons prove nothing.
         Some(own) if code(&own) != NONE => None,
         Some(_) | None => items_error(theirs.enumerate()),
@@ -178,7 +184,7 @@ fn items_error(theirs: impl Iterator<Item = (usize, CancellationReason)>) -> Opt
     let mut failed = Vec::new();
     for (index, reason) in theirs {
         if is_invalid(&reason) {
-            return Some(invalid(Some(index), reason));
+            return Some(invalid(Some(index), &reason));
         }
         if code(&reason) == CONDITION {
             failed.push((index, reason.item));
@@ -201,15 +207,16 @@ fn is_invalid(reason: &CancellationReason) -> bool {
     matches!(code(reason), "ValidationError" | "ItemCollectionSizeLimitExceeded")
 }
 
-fn invalid(index: Option<usize>, reason: CancellationReason) -> Error {
-    let message = reason.message.or(reason.code).unwrap_or_default();
-    rejected_as_invalid(index, &message)
+fn invalid(index: Option<usize>, reason: &CancellationReason) -> Error {
+    let message = says_of(reason.code.as_deref(), reason.message.as_deref());
+    rejected_as_invalid(index, message.as_deref().or(reason.code.as_deref()))
 }
 
 /// The error of a transaction that DynamoDB rejected as invalid. `index` is the item that it names.
-fn rejected_as_invalid(index: Option<usize>, message: &str) -> Error {
+fn rejected_as_invalid(index: Option<usize>, says: Option<&str>) -> Error {
     let rejected = index.map_or("the transaction".to_owned(), |index| format!("item {index}"));
-    Error::invalid_transaction(format!("DynamoDB rejects {rejected}: {message}"))
+    let says = says.unwrap_or(LEFT_OUT);
+    Error::invalid_transaction(format!("DynamoDB rejects {rejected}: {says}"))
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_smithy_async::time::{SystemTimeSource, TimeSource};
 
+/// A thousand years, in seconds. A `Date` header has a year of four digits.
+const MAX_AHEAD: u64 = 1000 * 366 * 86_400;
+
 /// The system's clock plus an offset. Clones share the offset.
 ///
 /// The clients and the table of a sandbox use this clock. It decides when leases and retentions end.
@@ -35,7 +38,8 @@ pub struct SandboxClock {
 }
 
 impl SandboxClock {
-    /// Advances the clock. A fraction of a second counts as a whole second.
+    /// Advances the clock. A fraction of a second counts as a whole second. In total, the clock is at most
+    /// a thousand years ahead.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {
@@ -47,8 +51,10 @@ impl SandboxClock {
     /// # Ok(()) });
     /// ```
     pub fn advance(&self, by: Duration) {
-        let seconds = by.as_secs() + u64::from(by.subsec_nanos() > 0);
-        self.ahead.fetch_add(seconds, Ordering::SeqCst);
+        let seconds = by.as_secs().saturating_add(u64::from(by.subsec_nanos() > 0));
+        let advanced = |ahead: u64| Some(ahead.saturating_add(seconds).min(MAX_AHEAD));
+        // The closure always returns a value.
+        let _ = self.ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advanced);
     }
 
     /// Returns the current time of the clock.

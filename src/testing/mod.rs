@@ -60,7 +60,8 @@ const TABLE: &str = "idempotency";
 /// in which it was started.
 ///
 /// The crate's waits (renewals, `InProgress::Wait`) take real time: the [clock](Self::clock) does
-/// not shorten them, and tokio's paused time does not work with a port.
+/// not shorten them, and tokio's paused time does not work with a port. The embedded DynamoDB knows
+/// tables by their names only, not by their ARNs.
 ///
 /// ```
 /// # doc_examples::run(async |_, _| {

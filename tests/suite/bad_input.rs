@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Region};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::{Client, Config};
-use dynamodb_idempotency::policy::{Failure, Lease};
+use dynamodb_idempotency::policy::{Failure, Lease, Outage};
 use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Policy, RunError, TableSchema};
 
 use crate::support::raw::{self, Item, n, s, with};
@@ -47,11 +47,78 @@ async fn a_table_with_other_keys() {
 
 #[tokio::test]
 async fn a_denied_access() {
-    for code in ["AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"] {
+    for code in ["AccessDeniedException", "OptInRequired", "MissingAuthenticationTokenException"] {
         let (store, link) = (Store::open().await, Link::default());
         link.wire.down(Act::Answer(400, code));
         let message = misconfigured(&store.over(&link)).await;
         assert!(message.contains(code), "{message}");
+    }
+}
+
+/// A consumer's loop tries again, and no handler runs without a record.
+#[tokio::test]
+async fn credentials_that_lapse_are_transient_and_no_outage() {
+    for code in [
+        "ExpiredTokenException",
+        "InvalidSignatureException",
+        "UnrecognizedClientException",
+        "RequestExpired",
+    ] {
+        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+        let open = |policy: Policy| policy.outage(Outage::Open);
+        let idempotency = store.builder(&link).policy(open).build().unwrap();
+        link.wire.down(Act::Answer(400, code));
+        let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+        let error = result.unwrap_err().into_handler().unwrap_err();
+        assert_eq!((error.kind(), runs.count()), (ErrorKind::Unavailable, 0), "{code}");
+        assert!(error.is_retryable() && !error.is_outcome_unknown(), "{code}");
+        let message = error.to_string();
+        assert!(message.contains(code) && message.contains("as the test requested"), "{message}");
+        assert!(!message.contains("dynamodb:"), "{message}");
+        let error = idempotency.preflight(["charge"]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{code}: {error}");
+        link.wire.up();
+        let outcome = charge(idempotency.operation("charge").key("k"), &runs).await;
+        assert_eq!(outcome.unwrap(), executed(1, 1), "{code}");
+    }
+}
+
+/// Returns the error that `of` makes.
+#[derive(Debug)]
+struct Failing(fn() -> CredentialsError);
+
+impl ProvideCredentials for Failing {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::ready(Err(self.0()))
+    }
+}
+
+#[tokio::test]
+async fn a_source_of_credentials_that_fails_is_transient_and_no_outage() {
+    let failures: [fn() -> CredentialsError; 2] = [
+        || CredentialsError::provider_error("STS responded with 503"),
+        || CredentialsError::provider_timed_out(Duration::from_secs(5)),
+    ];
+    for failure in failures {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let config = Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("us-east-1"))
+            .endpoint_url(store.endpoint())
+            .http_client(link.wire.clone())
+            .credentials_provider(Failing(failure));
+        let client = Client::from_conf(config.build());
+        let builder = Idempotency::builder(client, store.table());
+        let open = |policy: Policy| policy.outage(Outage::Open);
+        let idempotency = builder.policy(open).enabled().build().unwrap();
+        let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+        let error = result.unwrap_err().into_handler().unwrap_err();
+        assert_eq!((error.kind(), runs.count()), (ErrorKind::Unavailable, 0), "{error}");
+        assert!(error.to_string().contains("credentials"), "{error}");
+        assert!(link.wire.requests().is_empty());
     }
 }
 

@@ -197,3 +197,33 @@ async fn records_of_a_codec_are_met_as_any_others() {
     record.completed(&7).await.unwrap();
     assert_eq!(pay(&idempotency, 1200).await.unwrap(), Outcome::Replayed(7));
 }
+
+#[tokio::test]
+async fn a_clock_advances_by_at_most_a_thousand_years() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let runs = Runs::default();
+    charge(sandbox.idempotency().operation("charge").key("k"), &runs).await.unwrap();
+    for _ in 0..2 {
+        sandbox.clock().advance(Duration::from_secs(u64::MAX));
+        sandbox.clock().advance(Duration::MAX);
+    }
+    // The retention is over.
+    let again = charge(sandbox.idempotency().operation("charge").key("k"), &runs).await;
+    assert_eq!(again.unwrap(), executed(2, 1));
+    assert!(sandbox.record("charge", "k").read().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_tables_arn_is_refused_with_a_sentence() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let arn = format!("arn:aws:dynamodb:us-east-1:000000000000:table/{}", sandbox.table());
+    let idempotency = Idempotency::builder(sandbox.client(), arn).enabled().build().unwrap();
+    let runs = Runs::default();
+    let called = charge(idempotency.operation("charge").key("k"), &runs).await;
+    let called = called.unwrap_err().into_handler().unwrap_err();
+    for error in [called, idempotency.create_table().await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+        assert!(error.to_string().contains("use the table's name if this is not AWS"), "{error}");
+    }
+    assert_eq!(runs.count(), 0);
+}

@@ -46,6 +46,18 @@ async fn making_a_table_again_changes_nothing() {
     assert_eq!(ttl(&store).await.as_deref(), Some("expires_at"));
 }
 
+#[tokio::test]
+async fn a_time_to_live_on_another_attribute_is_an_error() {
+    let store = Store::open().await;
+    let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    let client = store.client(&Link::default());
+    let idempotency = Idempotency::builder(client, store.table()).schema(schema).build().unwrap();
+    let error = idempotency.create_table().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("another attribute than `ttl`"), "{error}");
+    assert_eq!(ttl(&store).await.as_deref(), Some("expires_at"));
+}
+
 /// Another name for everything, some of them reserved words of DynamoDB's.
 fn renamed() -> TableSchema {
     let names = [

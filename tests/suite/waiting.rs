@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::policy::InProgress;
-use dynamodb_idempotency::{Call, ErrorKind, Idempotency};
+use dynamodb_idempotency::policy::{Failure, InProgress};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Outcome, Policy};
 
 use crate::support::gate::patiently;
 use crate::support::{
@@ -81,6 +81,31 @@ async fn waiting_ends_at_its_timeout() {
     let result = patiently("the timeout", charge(waiting(&idempotency, SHORT), &runs)).await;
     assert!(is_in_progress(result));
     assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn no_handler_starts_without_time_for_its_answer() {
+    for (case, record) in [
+        ("absent", None),
+        ("abandoned", Some(raw::abandoned("charge#k"))),
+        ("failed", Some(raw::failed("charge#k"))),
+    ] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let idempotency = store.over(&link);
+        if let Some(record) = &record {
+            store.put(record.clone()).await;
+        }
+        let retain = |policy: Policy| policy.failure(Failure::Retain { max_attempts: 2 });
+        let operation = || idempotency.operation("charge").policy(retain).unwrap().key("k");
+        for _ in 0..2 {
+            let soon = link.clock.in_secs(0) + Duration::from_millis(400);
+            let result = charge(operation().deadline(soon), &runs).await;
+            assert_eq!((kind(result), runs.count()), (ErrorKind::DeadlineExceeded, 0), "{case}");
+        }
+        // The acquisitions are undone: none of the two attempts is used up.
+        let later = charge(operation(), &runs).await;
+        assert!(matches!(later, Ok(Outcome::Executed(_))), "{case}: {later:?}");
+    }
 }
 
 #[tokio::test]

@@ -66,9 +66,7 @@ where
     E: ProvideErrorMetadata + Into<aws_sdk_dynamodb::Error>,
 {
     request.await.map_err(|error| match error.code() {
-        Some("AccessDeniedException") => {
-            Undescribed::Denied(error.message().unwrap_or("no detail").to_owned())
-        }
+        Some("AccessDeniedException") => Undescribed::Denied(idempotency.admin().says(&error)),
         _ => Undescribed::Failed(idempotency.admin().explain(error)),
     })
 }

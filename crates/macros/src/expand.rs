@@ -1,7 +1,7 @@
 //! Expands the attribute and its function to the plain call.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -27,8 +27,13 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     let function: ItemFn = syn::parse2(function)?;
     let arguments = Arguments::of(arguments)?;
     let Some(_) = function.sig.asyncness else {
-        return Err(Error::new(function.sig.fn_token.span, "an idempotent function is `async`"));
+        return Err(Error::new(function.sig.fn_token.span, NOT_ASYNC));
     };
+    if let Some(span) = instrumented(function.block.to_token_stream()) {
+        let message = "`#[idempotent]` must be above `#[tracing::instrument]`: the other way round, the \
+                       body already has the return type of the function";
+        return Err(Error::new(span, message));
+    }
     let ReturnType::Type(_, answer) = &function.sig.output else {
         let message = "an idempotent function returns `Result<T, RunError<E>>`";
         return Err(Error::new(function.sig.ident.span(), message));
@@ -56,6 +61,20 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
                 .run(async move |#execution: ::dynamodb_idempotency::Execution| -> #own { #(#statements)* })
                 .await
         }
+    })
+}
+
+/// `#[async_trait]` removes the `async` before this attribute sees the function.
+const NOT_ASYNC: &str = "an idempotent function is `async`; in an `#[async_trait]` impl, write the plain call, \
+                         or call a function that has this attribute";
+
+/// Returns where the body was changed by `#[tracing::instrument]`, which was expanded before. All names
+/// of its own begin alike.
+fn instrumented(body: TokenStream) -> Option<Span> {
+    body.into_iter().find_map(|tree| match tree {
+        TokenTree::Group(group) => instrumented(group.stream()),
+        TokenTree::Ident(name) if name.to_string().starts_with("__tracing_") => Some(name.span()),
+        TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => None,
     })
 }
 
@@ -175,12 +194,7 @@ mod tests {
                 "run",
             ),
             ("scope \"a\"", PAY, "expected `=`", "\"a\""),
-            (
-                good,
-                "fn pay(idempotency: &Idempotency) -> Answer {}",
-                "an idempotent function is `async`",
-                "fn",
-            ),
+            (good, "fn pay(idempotency: &Idempotency) -> Answer {}", NOT_ASYNC, "fn"),
             (
                 good,
                 "async fn pay(idempotency: &Idempotency) {}",
@@ -199,6 +213,21 @@ mod tests {
         let (said, at) = rejected(good, "async fn pay(order: &Order) -> Answer {}");
         assert!(said.starts_with("no argument is named `idempotency`"), "{said}");
         assert_eq!(at, "pay");
+    }
+
+    /// What `#[tracing::instrument]` 0.1 makes of a function when it is above this attribute.
+    #[test]
+    fn an_instrumented_body_is_rejected_with_the_right_order() {
+        let function = "async fn pay(idempotency: &Idempotency) -> Answer {
+            let __tracing_attr_span = span!();
+            Instrument::instrument(async move { body() }, __tracing_attr_span).await
+        }";
+        let (said, at) = rejected("scope = \"charge\", key = 7", function);
+        assert!(
+            said.starts_with("`#[idempotent]` must be above `#[tracing::instrument]`"),
+            "{said}"
+        );
+        assert_eq!(at, "__tracing_attr_span");
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl IntoResponse for Problem {
 /// ([`ProblemKind::Misconfigured`]).
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        problem::explain(None, &self).into_response()
+        problem::explain(None, self.details()).into_response()
     }
 }
 

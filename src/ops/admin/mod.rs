@@ -41,7 +41,7 @@ pub use crate::store::Expired;
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::TableDescription;
 
 use crate::error::Error;
@@ -185,6 +185,19 @@ impl<'a> Admin<'a> {
     /// ```
     pub fn explain(&self, error: SdkError<impl Into<aws_sdk_dynamodb::Error>>) -> Error {
         self.table().explained(error)
+    }
+
+    /// Returns the part of DynamoDB's message that an output may contain: not the values of the request.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// let failed = sandbox.client().describe_table().table_name("orders").send().await;
+    /// let says = idempotency.admin().says(&failed.unwrap_err());
+    /// assert!(says.contains("not found"), "{says}");
+    /// # Ok(()) });
+    /// ```
+    pub fn says(&self, error: &impl ProvideErrorMetadata) -> String {
+        Table::says(error)
     }
 
     /// Returns the name of the table.

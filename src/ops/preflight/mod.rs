@@ -49,6 +49,7 @@ impl Idempotency {
     /// | DynamoDB's responses have no `Date` header, and [`local_store_time`](crate::Builder::local_store_time) is not declared | [`ErrorKind::Configuration`] |
     /// | no scope is named, or DynamoDB throttles: permissions are not checked | a warning |
     /// | idempotency is [switched off](crate::Builder::disabled): nothing is checked | a warning |
+    /// | the credentials have lapsed | [`ErrorKind::Unavailable`] |
     /// | DynamoDB does not answer | [`ErrorKind::Unavailable`]; under [`Outage::Open`] a warning |
     ///
     /// Warnings are returned. While idempotency is on, they are also logged, in one line at WARN.
@@ -67,9 +68,7 @@ impl Idempotency {
         }
         let scopes: Vec<_> = scopes.into_iter().map(Into::into).collect();
         let findings = match check_scopes(&core.table, &scopes).await {
-            Err(error)
-                if error.kind() == ErrorKind::Unavailable && core.policy.outage == Outage::Open =>
-            {
+            Err(error) if error.is_outage() && core.policy.outage == Outage::Open => {
                 vec![
                     Finding::warning("connection", error.in_full())
                         .fix("handlers run without protection until DynamoDB responds again"),
@@ -113,7 +112,8 @@ impl Idempotency {
     ///
     /// # Errors
     /// [`ErrorKind::Configuration`] if the credentials, the region or the table are missing, or if
-    /// the table has other keys; [`ErrorKind::Unavailable`] if DynamoDB does not respond.
+    /// the table has other keys; [`ErrorKind::Unavailable`] if DynamoDB does not respond or the
+    /// credentials have lapsed.
     pub async fn warm(&self) -> Result<(), Error> {
         if self.core.is_disabled {
             return Ok(());

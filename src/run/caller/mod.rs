@@ -21,7 +21,7 @@ use crate::protocol::{
 use crate::run::call::{CallContext, End};
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
-use crate::run::errors::{abandoned, in_progress, mismatch, no_store_time};
+use crate::run::errors::{abandoned, in_progress, mismatch, no_store_time, too_late};
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Resolved};
 use crate::signals::{self, Ending};
@@ -301,11 +301,6 @@ impl<'a> Caller<'a> {
 fn unknown_record() -> Error {
     let message = "the record is one that this owner has never written";
     Error::new(ErrorKind::UnknownRecord, message)
-}
-
-fn too_late() -> Error {
-    let message = "the deadline of the operation is over: nothing was run";
-    Error::new(ErrorKind::DeadlineExceeded, message)
 }
 
 fn timed_out() -> Error {

@@ -129,9 +129,14 @@ async fn write<V, E>(
     };
     let Some(panic) = panicked else { return Ok(outcome) };
     encoding.panicked(&panic);
+    Ok(after_panic(panic, outcome))
+}
+
+/// The outcome of a call whose `on_condition_failed` panicked. A failed condition is then the panic alone.
+fn after_panic<V, E>(panic: Panic, outcome: RunOutcome<V, E>) -> RunOutcome<V, E> {
     let is_unwritten = matches!(
         &outcome,
         RunOutcome::Ended(End::NoAnswer(error)) if error.condition_failed().is_some()
     );
-    Ok(RunOutcome::Panicked(panic, (!is_unwritten).then(|| Box::new(outcome))))
+    RunOutcome::Panicked(panic, (!is_unwritten).then(|| Box::new(outcome)))
 }

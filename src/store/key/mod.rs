@@ -10,7 +10,7 @@ pub(crate) mod derived;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
-use crate::store::record::OwnerId;
+use crate::protocol::OwnerId;
 
 /// Marks the next segment as a tenant. The user's `%` is encoded as `%25`, so no user's segment
 /// equals this one.

@@ -10,16 +10,19 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 #[cfg(feature = "admin")]
 use dynamodb_idempotency::admin::Select;
 use dynamodb_idempotency::policy::{Failure, KeyForm, Takeover};
-use dynamodb_idempotency::{Call, Execution, Idempotency, Policy, RunError};
+use dynamodb_idempotency::{
+    Call, ErrorKind, Execution, Idempotency, Policy, RunError, Transaction,
+};
 
 use crate::http::message::post;
 use crate::http::site::everywhere;
 use crate::support::listener::Listener;
 use crate::support::raw::{Item, s, with};
-use crate::support::{Act, Link, Store, made_up_time, raw};
+use crate::support::{Act, Link, Store, effects, made_up_time, raw};
 
 const KEY: &str = "canary-key-4815162342";
 const PAYLOAD: &str = "canary-payload-2718281828";
@@ -204,6 +207,50 @@ async fn an_owner_tells_neither_key_nor_payload() {
     });
     drop(lost.await);
     ear.check("a lost lease");
+}
+
+/// DynamoDB quotes a number that is none, whoever wrote it.
+#[tokio::test]
+async fn what_dynamodb_quotes_of_an_item_is_neither_returned_nor_logged() {
+    let (store, mut ear) = (Store::open().await, Ear::new());
+    let idempotency = store.idempotency();
+    let forged = format!("{PAYLOAD}\n2026-11-27T12:00:00Z ERROR paid {KEY}");
+    let number = || AttributeValue::N(forged.clone());
+    let mut update = effects::credit(store.table(), "alice", 1);
+    let values = update.update.as_mut().unwrap().expression_attribute_values.as_mut().unwrap();
+    for value in values.values_mut() {
+        *value = number();
+    }
+    let items = [
+        effects::put(store.table(), with(raw::key("row"), "total", number())),
+        effects::put(
+            store.table(),
+            with(raw::key("row"), "set", AttributeValue::Ns(vec![forged.clone()])),
+        ),
+        update,
+    ];
+    for (case, item) in items.iter().enumerate() {
+        let committed = charge(&idempotency).run(async |execution| {
+            let error = execution.commit("paid", [item.clone()]).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidTransaction, "{error}");
+            Err::<(), _>(error)
+        });
+        match committed.await {
+            Err(RunError::Handler(error)) => {
+                ear.error(&error);
+                let answer = axum::response::IntoResponse::into_response(error);
+                write!(ear.text, "{answer:?}").unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+        ear.check(&format!("a commit of item {case}"));
+        let build =
+            async || Ok::<_, Infallible>(Transaction::new("paid".to_owned()).items([item.clone()]));
+        ear.refused(
+            &format!("a transaction of item {case}"),
+            charge(&idempotency).run_transaction(build).await,
+        );
+    }
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ mod leases;
 mod long_lived_server;
 mod on_store;
 mod openapi;
+mod own_errors;
 mod panics;
 mod payload;
 mod places;

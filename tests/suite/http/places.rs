@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,11 +11,12 @@ use bytes::Bytes;
 use dynamodb_idempotency::policy::{Failure, InProgress};
 use futures::channel::mpsc;
 use http::Response;
-use lambda_http::service_fn;
+use lambda_http::{RequestExt as _, service_fn};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::PollSemaphore;
 use tower::{Layer, Service, ServiceExt};
 
+use super::function::context_of;
 use super::message::{by, is_replay, post, problem};
 use super::site::has_looked;
 use crate::support::gate::patiently;
@@ -131,6 +133,48 @@ async fn who_waits_takes_no_place_of_a_function_either() {
     assert!(
         repeat.await.unwrap().unwrap().into_inner().headers().contains_key("idempotency-replayed")
     );
+}
+
+#[tokio::test]
+async fn no_handler_starts_if_its_place_is_free_too_late() {
+    let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
+    let handler = {
+        let (runs, gate) = (runs.clone(), gate.clone());
+        service_fn(move |_: lambda_http::Request| {
+            let (run, gate) = (runs.add(), gate.clone());
+            async move {
+                if run == 1 {
+                    gate.pass().await;
+                }
+                Ok::<_, Infallible>("paid")
+            }
+        })
+    };
+    let service = store.idempotency().http("pay").wrap(Places::new(1, handler)).unwrap();
+    let invoke = |key: &str, seconds| {
+        let request = post(key, "{}").map(|body| lambda_http::Body::Binary(body.into()));
+        service.clone().oneshot(request.with_lambda_context(context_of(seconds)))
+    };
+    let first = invoke("first", 60);
+    let second = async {
+        gate.reached().await;
+        let late = invoke("late", 3);
+        let ((), late) = tokio::join!(
+            async {
+                tokio::time::sleep(Duration::from_millis(2700)).await;
+                gate.open();
+            },
+            late
+        );
+        late
+    };
+    let (first, late) = tokio::join!(first, second);
+    assert_eq!(first.unwrap().into_inner().status(), 200);
+    let late = late.unwrap().into_inner().map(|body| Bytes::copy_from_slice(body.as_ref()));
+    problem(&late, 503, "DeadlineExceeded");
+    assert_eq!(runs.count(), 1);
+    let again = invoke("late", 60).await.unwrap().into_inner();
+    assert_eq!((again.status().as_u16(), runs.count()), (200, 2));
 }
 
 /// A request whose body arrives bit by bit, and the rest of it.

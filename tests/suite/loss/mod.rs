@@ -2,6 +2,8 @@
 //! dropped or killed.
 
 mod commit_doubt;
+#[cfg(feature = "from-env")]
+mod dead_connections;
 pub(crate) mod dropped;
 mod dropped_commits;
 mod hiccups;

@@ -8,7 +8,7 @@ use super::{Outcome, outcome};
 use crate::{command::output, workspace::Workspace};
 
 /// The files and folders in the root of a published package.
-const BELONGS: [&str; 12] = [
+const BELONGS: [&str; 13] = [
     ".cargo_vcs_info.json",
     "CHANGELOG.md",
     "Cargo.lock",
@@ -19,6 +19,7 @@ const BELONGS: [&str; 12] = [
     "README.md",
     "docs/decisions/",
     "docs/guide/",
+    "docs/openapi.yaml",
     "src/",
     "build.rs",
 ];
