@@ -38,7 +38,6 @@ use std::time::Duration;
 
 use http::HeaderName;
 use http::request::Parts;
-use serde_json::Value;
 
 use self::signature::{
     BASE64_TEXT, ReadSecret, Secrets, TEXT, Verified, github, standard, standard_headers, stripe,
@@ -46,6 +45,7 @@ use self::signature::{
 use super::problem::{Problem, ProblemKind};
 use super::{DEFAULT_MAX_BODY_BYTES, FoundKey, Http, KeyRule, LARGEST_SIGNED_BODY, key_header};
 use crate::clock::Timestamp;
+use crate::json::{JsonKey, NoKey};
 
 /// The longest time after which a known sender redelivers an event: 30 days, with `stripe events
 /// resend` (<https://docs.stripe.com/cli/events/resend>).
@@ -159,9 +159,9 @@ impl Webhook {
         })
     }
 
-    /// Takes the event's id from a member of the JSON body.
+    /// Takes the event's id from the JSON of the body: see [`JsonKey`].
     ///
-    /// `pointer` is a JSON pointer (RFC 6901) to a string or a whole number.
+    /// If a pointer is invalid, [`Http::layer`] and similar methods return an error.
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -169,9 +169,10 @@ impl Webhook {
     /// // {"event": {"id": "42"}}
     /// let sender = Webhook::signed(|_, _| true).json_id("/event/id");
     /// ```
-    pub fn json_id(self, pointer: impl Into<String>) -> Self {
-        let pointer = pointer.into();
-        self.id(move |_, body| Ok(json_id(&pointer, body)))
+    pub fn json_id(self, id: impl Into<JsonKey>) -> Self {
+        let id = id.into();
+        let wrong = self.wrong.clone().or_else(|| id.wrong());
+        Self { wrong, ..self.id(move |_, body| json_id(&id, body)) }
     }
 
     /// Takes the event's id from a header. If the header is repeated, the request is rejected with 400.
@@ -190,7 +191,8 @@ impl Webhook {
     fn verified_by(
         verify: impl Fn(&Parts, &[u8], Timestamp) -> Verified + Send + Sync + 'static,
     ) -> Self {
-        let id = Arc::new(|_: &Parts, body: &[u8]| Ok(json_id("/id", body)));
+        let id = JsonKey::new(["/id"]);
+        let id = Arc::new(move |_: &Parts, body: &[u8]| json_id(&id, body));
         let max_body_bytes = DEFAULT_MAX_BODY_BYTES;
         Self { verify: Arc::new(verify), wrong: None, id, max_body_bytes }
     }
@@ -226,12 +228,13 @@ impl Webhook {
     }
 }
 
-fn json_id(pointer: &str, body: &[u8]) -> Option<String> {
-    let body: Value = serde_json::from_slice(body).ok()?;
-    match body.pointer(pointer)? {
-        Value::String(id) => Some(id.clone()),
-        Value::Number(id) if !id.is_f64() => Some(id.to_string()),
-        _ => None,
+fn json_id(id: &JsonKey, body: &[u8]) -> FoundKey {
+    match id.find(body) {
+        Ok(id) => Ok(Some(id)),
+        Err(NoKey::Missing(_)) => Ok(None),
+        Err(NoKey::Invalid(_)) => {
+            Err("the body is not JSON, or the event's id in it is neither a string nor a number")
+        }
     }
 }
 
@@ -278,12 +281,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_string_or_a_whole_number() {
-        let id = |body: &str| json_id("/event/id", body.as_bytes());
-        assert_eq!(id(r#"{"event":{"id":"e"}}"#).as_deref(), Some("e"));
-        assert_eq!(id(r#"{"event":{"id":42}}"#).as_deref(), Some("42"));
-        for body in ["{", "{}", r#"{"event":{"id":null}}"#, r#"{"event":{"id":1.5}}"#] {
-            assert_eq!(id(body), None, "{body}");
+    fn an_id_is_a_string_or_a_number() {
+        let id = |body: &str| json_id(&"/event/id".into(), body.as_bytes());
+        assert_eq!(id(r#"{"event":{"id":"e"}}"#), Ok(Some("e".to_owned())));
+        assert_eq!(id(r#"{"event":{"id":42}}"#), Ok(Some("42".to_owned())));
+        assert_eq!(id("\u{feff}{\"event\":{\"id\":1.5}}"), Ok(Some("1.5".to_owned())));
+        for body in ["{}", r#"{"event":{"id":null}}"#] {
+            assert_eq!(id(body), Ok(None), "{body}");
+        }
+        for body in ["{", r#"{"event":{"id":[]}}"#] {
+            assert!(id(body).unwrap_err().contains("JSON"), "{body}");
         }
     }
 
@@ -301,6 +308,8 @@ mod tests {
             (Webhook::github([""]), "Webhook::github"),
             (Webhook::standard(["whsec_"]), "Webhook::standard"),
             (Webhook::standard(["whsec_not base64"]), "Webhook::standard"),
+            (Webhook::signed(|_, _| true).json_id("id"), "write `/id`"),
+            (Webhook::stripe([""]).json_id("/id"), "Webhook::stripe"),
         ] {
             let wrong = webhook.wrong.unwrap();
             assert!(wrong.contains(named), "{wrong}");

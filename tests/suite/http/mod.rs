@@ -27,6 +27,7 @@ mod fingerprints;
 mod grpc;
 mod hooks;
 mod in_progress;
+mod json_key;
 mod key_header;
 mod lambda_events;
 mod leases;
