@@ -28,9 +28,8 @@ pub(in crate::messages) const SQS: Source<SqsMessage> = Source {
         split_records(service, event, |records| {
             // Only the names of FIFO queues end with `.fifo`. Fair standard queues have groups too, but no
             // order. All messages of an event are from one queue.
-            let is_fifo = |queue: String| queue.ends_with(".fifo");
-            let is_fifo =
-                records.iter().any(|raw| raw.text("/eventSourceARN").is_some_and(is_fifo));
+            let mut queues = records.iter().filter_map(|raw| raw.text("/eventSourceARN"));
+            let is_fifo = queues.any(|queue| queue.strip_suffix(".fifo").is_some());
             records.iter().map(|raw| sqs(raw, is_fifo)).collect()
         })
     },
