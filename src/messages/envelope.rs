@@ -83,13 +83,17 @@ impl Notification {
             }
             _ => return Err(Rejected::Malformed("its `Type` is not one of SNS's".to_owned())),
         }
-        let text = |attribute: &RawValue| match object(attribute.get()) {
-            Ok(Attribute { kind, .. }) if kind == "Binary" => Err(BINARY),
-            Ok(Attribute { value, .. }) => Ok(value),
-            Err(_) => Err("is not an attribute of SNS's"),
-        };
+        let text =
+            |Attribute { kind, value }| if kind == "Binary" { Err(BINARY) } else { Ok(value) };
         let attributes = self.message_attributes.unwrap_or_default().into_iter();
-        let attributes = attributes.map(|(name, attribute)| (name, text(&attribute)));
-        Ok(Body::new(self.message.into_bytes(), attributes.collect(), Some(self.message_id)))
+        let attributes = attributes.map(|(name, attribute)| {
+            let attribute = object(attribute.get()).map_err(|error| {
+                let fault = json_fault(&error);
+                Rejected::Malformed(format!("an attribute is not one of SNS's: {fault}"))
+            });
+            Ok((name, text(attribute?)))
+        });
+        let attributes = attributes.collect::<Result<_, Rejected>>()?;
+        Ok(Body::new(self.message.into_bytes(), attributes, Some(self.message_id)))
     }
 }
