@@ -189,9 +189,11 @@ fn carries_credentials(parts: &Parts) -> bool {
 /// Warns once per operation and process.
 fn warn_of_shared_keys(operation: &str) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
-    if !warned.contains(operation) {
-        warned.insert(operation.to_owned());
+    let is_first = {
+        let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+        !warned.contains(operation) && warned.insert(operation.to_owned())
+    };
+    if is_first {
         tracing::warn!(
             operation,
             "requests carry credentials, and no tenant is set: clients that send the same key and request \
