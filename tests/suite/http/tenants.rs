@@ -103,6 +103,8 @@ async fn a_tenant_without_a_name_is_refused_even_where_none_is_needed() {
         ("Cognito", authorized(Kind::Rest, json!({"claims": {"org": ""}}))),
         ("Lambda on REST", authorized(Kind::Rest, json!({"org": ""}))),
         ("Lambda on HTTP", authorized(Kind::HttpApi, json!({"lambda": {"org": ""}}))),
+        // The text of such a number depends on the features of `serde_json`.
+        ("a fraction", authorized(Kind::Rest, json!({"org": 1.5}))),
     ];
     let (store, runs) = (Store::open().await, Runs::default());
     let http = store.idempotency().http("pay");
