@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
+
+use crate::json::to_text;
 
 /// The unchanged JSON text of an event, which this crate's services receive from `lambda_runtime`.
 ///
@@ -39,7 +41,7 @@ impl JsonEvent {
     /// # Errors
     /// If the value cannot be serialized as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        to_raw_value(value).map(Self)
+        RawValue::from_string(to_text(value)?).map(Self)
     }
 
     /// Returns the JSON text.

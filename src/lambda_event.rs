@@ -11,6 +11,16 @@ pub(crate) fn deadline(clock: &Clock, extensions: &Extensions) -> Option<Deadlin
     clock.deadline(extensions.get::<lambda_http::Context>()?.deadline())
 }
 
+/// Returns whether API Gateway's authorizer has identified the client.
+#[cfg(feature = "lambda")]
+pub(crate) fn is_authorized(extensions: &Extensions) -> bool {
+    let context = extensions.get::<lambda_http::request::RequestContext>();
+    context.and_then(|context| context.authorizer()).is_some_and(|authorizer| {
+        let has_claims = authorizer.jwt.as_ref().is_some_and(|jwt| !jwt.claims.is_empty());
+        has_claims || !authorizer.fields.is_empty()
+    })
+}
+
 /// Returns the path in the event, and the names and values of the query, sorted by name. The URI of the
 /// request can contain less: an encoded `#` is decoded there, which cuts off the rest of the path and
 /// the query, and a router can have removed a prefix.
@@ -26,6 +36,12 @@ pub(crate) fn path_and_query(extensions: &Extensions) -> (&str, Vec<(&str, &str)
 #[cfg(not(feature = "lambda"))]
 pub(crate) fn deadline(_: &Clock, _: &Extensions) -> Option<Deadline> {
     None
+}
+
+/// Without Lambda, there is no authorizer.
+#[cfg(not(feature = "lambda"))]
+pub(crate) fn is_authorized(_: &Extensions) -> bool {
+    false
 }
 
 /// Without Lambda, there is no event.

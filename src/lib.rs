@@ -94,7 +94,6 @@
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | the hidden API of the command line in `crates/cli/`; it may change with every release |
 //! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
-//! | `jmespath` | no | keys of messages by `JMESPath` expressions; brings `messages` |
 //!
 //! Without default features, you provide the DynamoDB client. No Lambda crate or TLS stack is added.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -139,6 +138,7 @@ mod idempotency;
 pub mod internals;
 #[cfg(feature = "event")]
 mod invocation;
+mod json;
 #[cfg(feature = "event")]
 mod json_event;
 #[cfg(feature = "lambda")]
@@ -169,6 +169,8 @@ pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::{TABLE_ENV, sdk_config_loader};
 pub use crate::idempotency::Idempotency;
+#[cfg(any(feature = "event", feature = "http"))]
+pub use crate::json::JsonKey;
 pub use crate::operation::{Call, Operation, Outcome, Unset};
 #[cfg(feature = "admin")]
 #[doc(hidden)]

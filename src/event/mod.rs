@@ -24,8 +24,8 @@
 //! }
 //! ```
 //!
-//! 1. `key_of` finds the key in the event. If it returns `None`, nothing runs, and the invocation fails
-//!    with [`ErrorKind::InvalidInput`].
+//! 1. `key_of` finds the key in the event, or [`event_by`](Idempotency::event_by) takes it from parts of the
+//!    JSON. Without a key, nothing runs, and the invocation fails with [`ErrorKind::InvalidInput`].
 //! 2. The same key with another event fails with [`ErrorKind::Mismatch`]. Events are compared by their
 //!    JSON value. To compare only parts of them, use [`Event::fingerprint`].
 //! 3. The lease follows the deadline of the invocation, from its `Context`.
@@ -52,8 +52,10 @@ use lambda_runtime::{Diagnostic, LambdaEvent};
 pub use self::service::{Event, run_concurrent};
 pub use crate::json_event::JsonEvent;
 
-use crate::error::{Details, Error, RunError};
+use self::service::KeyOf;
+use crate::error::{Details, Error, ErrorKind, RunError};
 use crate::idempotency::Idempotency;
+use crate::json::JsonKey;
 use crate::operation::CallConfig;
 use crate::run::execution::Execution;
 use crate::store::key::Scope;
@@ -87,12 +89,50 @@ impl Idempotency {
         F: Fn(LambdaEvent<P>, Execution) -> Fut,
         Fut: Future,
     {
-        Event {
-            calls: CallConfig::new(self, scope.into()),
-            fingerprint: None,
-            key_of: Arc::new(move |payload| key_of(payload).into()),
-            handler: Arc::new(handler),
+        // An empty key is an error when the operation runs.
+        let key_of =
+            move |payload: &P, _: &JsonEvent| Ok(key_of(payload).into().unwrap_or_default());
+        self.event_with(scope.into(), Arc::new(key_of), handler)
+    }
+
+    /// Like [`event`](Self::event), with parts of the event's JSON as its key: see [`JsonKey`].
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// use lambda_runtime::{Error, LambdaEvent};
+    /// use serde_json::Value;
+    ///
+    /// let handler = idempotency.event_by("import", ["/file", "/day"], async |event: LambdaEvent<Value>, _| {
+    ///     Ok::<_, Error>(event.payload["file"].clone()) // your business here
+    /// })?;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`] if a JSON pointer is invalid.
+    ///
+    /// [`ErrorKind::Configuration`]: crate::ErrorKind::Configuration
+    pub fn event_by<P, F, Fut>(
+        &self,
+        scope: impl Into<Scope>,
+        key: impl Into<JsonKey>,
+        handler: F,
+    ) -> Result<Event<P, F>, Error>
+    where
+        F: Fn(LambdaEvent<P>, Execution) -> Fut,
+        Fut: Future,
+    {
+        let key = key.into();
+        if let Some(wrong) = key.wrong() {
+            return Err(Error::new(ErrorKind::Configuration, wrong));
         }
+        let key_of = move |_: &P, event: &JsonEvent| key.find_in(event.get().as_bytes());
+        Ok(self.event_with(scope.into(), Arc::new(key_of), handler))
+    }
+
+    fn event_with<P, F>(&self, scope: Scope, key_of: KeyOf<P>, handler: F) -> Event<P, F> {
+        let calls = CallConfig::new(self, scope);
+        Event { calls, fingerprint: None, key_of, handler: Arc::new(handler) }
     }
 }
 
@@ -128,7 +168,6 @@ fn diagnostic(details: &Details) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn alarms_can_match_the_kind_and_the_handlers_own_error_stays_its_own() {

@@ -55,7 +55,7 @@ pub struct Event<P, F> {
     pub(super) handler: Arc<F>,
 }
 
-type KeyOf<P> = Arc<dyn Fn(&P) -> Option<String> + Send + Sync>;
+pub(super) type KeyOf<P> = Arc<dyn Fn(&P, &JsonEvent) -> Result<String, Error> + Send + Sync>;
 type EventFingerprint = Arc<dyn Fn(&JsonEvent) -> Fingerprint + Send + Sync>;
 
 impl<P, F> Event<P, F> {
@@ -148,8 +148,11 @@ where
                 let message = "the event is not of the type that the handler takes";
                 Error::new(ErrorKind::InvalidInput, message).with_source(json_fault(&source))
             })?;
-            // An empty key is an error when the operation runs.
-            let key = key_of(&payload).unwrap_or_default();
+            let key = match key_of(&payload, &event) {
+                // While idempotency is switched off, no event is rejected because of its key.
+                Err(_) if calls.core().is_disabled => String::new(),
+                found => found?,
+            };
             let fingerprint = match &fingerprint {
                 Some(fingerprint) => fingerprint(&event),
                 None => Fingerprint::builder().json_text(event.get()).finish(),

@@ -11,6 +11,7 @@ use serde::Serialize;
 use self::recipe::{Hashing, RECIPES};
 pub(crate) use self::recipe::{NoFingerprint, StoredFingerprint};
 use crate::error::{Error, ErrorKind};
+use crate::json;
 
 /// The SHA-256 of a request, which must be the same in each repeat.
 ///
@@ -54,13 +55,14 @@ impl Fingerprint {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if the value cannot be serialized as JSON.
+    /// [`ErrorKind::InvalidInput`] if the value cannot be serialized as JSON, for example because a number
+    /// in it is infinite or NaN.
     pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, Error> {
         Self::by_value(payload).map_err(unserializable)
     }
 
     pub(crate) fn by_value<T: Serialize + ?Sized>(payload: &T) -> Result<Self, serde_json::Error> {
-        Ok(Self::builder().json_text(&serde_json::to_string(payload)?).finish())
+        Ok(Self::builder().json_text(&json::to_text(payload)?).finish())
     }
 
     /// The fingerprint of an operation without a payload.

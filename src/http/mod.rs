@@ -98,6 +98,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
+use crate::json::JsonKey;
 use crate::operation::CallConfig;
 use crate::policy::{Completed, Policy};
 use crate::run::caller::hook_without_answers;
@@ -127,7 +128,7 @@ impl Idempotency {
             key_rules: 0,
             key_required: true,
             tenant: Arc::new(|_| Tenant::Unknown),
-            tenant_required: false,
+            tenancy: Tenancy::Unset,
             fingerprint: None,
             store_if: None,
             wrong: None,
@@ -176,14 +177,15 @@ pub struct Http {
     calls: CallConfig,
     methods: Option<Vec<Method>>,
     key: KeyRule,
-    /// How many times [`header`](Self::header), [`key`](Self::key) and `webhook` were called.
+    /// How many times [`header`](Self::header), [`key`](Self::key), [`json_key`](Self::json_key) and `webhook`
+    /// were called.
     key_rules: usize,
     key_required: bool,
     tenant: FindTenant,
-    tenant_required: bool,
+    tenancy: Tenancy,
     fingerprint: Option<RequestFingerprint>,
     store_if: Option<StoreIf>,
-    /// Why the settings of a webhook cannot be used.
+    /// Why the settings of a webhook, or the pointers of a [`JsonKey`], cannot be used.
     wrong: Option<String>,
     reconcile: Option<ReconcileHook>,
     renderer: Renderer,
@@ -200,11 +202,24 @@ type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
 type ReconcileHook =
     Arc<dyn Fn(Abandoned) -> BoxFuture<'static, Result<HookAnswer, BoxError>> + Send + Sync>;
 
+/// Whether requests have a tenant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tenancy {
+    /// No setting says it.
+    Unset,
+    /// All clients share one scope on purpose.
+    Shared,
+    Optional,
+    Required,
+}
+
 /// Where a request's key is found.
 #[derive(Clone)]
 enum KeyRule {
     Header(HeaderName),
     Found(FindKey),
+    /// In the JSON of the body.
+    Body(JsonKey),
     /// In a request that its sender signs. The signature is verified before the request can have any
     /// effect.
     #[cfg_attr(not(feature = "webhook"), expect(dead_code, reason = "only webhooks are signed"))]
@@ -246,7 +261,8 @@ impl Http {
 
     /// Sets the header that contains the key. Default: `Idempotency-Key`.
     ///
-    /// A second key rule (`header`, [`key`](Self::key) or `webhook`) is a configuration error.
+    /// A second key rule (`header`, [`key`](Self::key), [`json_key`](Self::json_key) or `webhook`) is a
+    /// configuration error.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -282,6 +298,27 @@ impl Http {
         self
     }
 
+    /// Takes the key from the JSON of a request's body, instead of the header.
+    ///
+    /// [`JsonKey`] describes the key, which has 1 to 255 bytes. The body is read within
+    /// [`max_body_bytes`](Self::max_body_bytes). A request whose body lacks the key, or is not JSON, gets 400.
+    /// So [`key_optional`](Self::key_optional) is a configuration error, as a second key rule and an invalid
+    /// JSON pointer are.
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// let orders = idempotency.http("orders").json_key(["/order_id"]);
+    /// let lines = idempotency.http("lines").json_key(["/order/id", "/line"]);
+    /// # Ok(()) });
+    /// ```
+    pub fn json_key(mut self, key: impl Into<JsonKey>) -> Self {
+        let key = key.into();
+        self.wrong = key.wrong();
+        self.key = KeyRule::Body(key);
+        self.key_rules += 1;
+        self
+    }
+
     /// Lets requests without a key pass through, unprotected. By default they are rejected with 400.
     ///
     /// ```
@@ -300,7 +337,9 @@ impl Http {
     /// tenant is rejected with 400. The module [`tenant`] has functions for common cases. A function of
     /// your own returns an `Option<String>` or a [`Tenant`].
     ///
-    /// Without this setting, every client that sends the same key and request gets the stored answer.
+    /// Without this setting, every client that sends the same key and request gets the stored answer. If such
+    /// requests carry an authorizer's data, an `Authorization` header or an API key, the crate warns once per
+    /// process; see [`single_tenant`](Self::single_tenant).
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -320,7 +359,7 @@ impl Http {
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
         self.tenant = Arc::new(move |parts| tenant(parts).into());
-        self.tenant_required = true;
+        self.tenancy = Tenancy::Required;
         self
     }
 
@@ -340,7 +379,22 @@ impl Http {
         self,
         tenant: impl Fn(&Parts) -> T + Send + Sync + 'static,
     ) -> Self {
-        Self { tenant_required: false, ..self.tenant(tenant) }
+        Self { tenancy: Tenancy::Optional, ..self.tenant(tenant) }
+    }
+
+    /// Declares that all clients may share keys and answers, although requests carry credentials.
+    ///
+    /// For example, all requests come from one service of your own. It replaces [`tenant`](Self::tenant).
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// let http = idempotency.http("payments").single_tenant();
+    /// # Ok(()) });
+    /// ```
+    pub fn single_tenant(mut self) -> Self {
+        self.tenant = Arc::new(|_| Tenant::Unknown);
+        self.tenancy = Tenancy::Shared;
+        self
     }
 
     /// Sets which parts of a request must be the same in a repeat. Default: method, path, query and
@@ -440,12 +494,18 @@ impl Http {
     pub(crate) fn checked(self) -> Result<Arc<Self>, Error> {
         let wrong = if self.key_rules > 1 {
             Some(
-                "Http has more than one key rule: call only one of header(), key() and webhook(), once",
+                "Http has more than one key rule: call only one of header(), key(), json_key() and \
+                 webhook(), once",
             )
         } else if self.is_signed() && self.methods.is_some() {
             Some(
                 "Http::methods does not apply to webhooks, which are checked whatever their method: \
                  remove methods()",
+            )
+        } else if matches!(self.key, KeyRule::Body(_)) && !self.key_required {
+            Some(
+                "Http::key_optional does not apply to json_key(), because a request whose body lacks the \
+                 key cannot pass through: remove key_optional()",
             )
         } else if self.store_if.as_ref().is_some_and(stores_interim) {
             Some("Http::store_if selects 1xx statuses: an interim response cannot be stored")

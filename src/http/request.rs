@@ -2,18 +2,22 @@
 
 use std::ops::RangeInclusive;
 
-use http::header::CONTENT_TYPE;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::exchange::call_configured;
 use super::fingerprint::default_fingerprint;
 use super::problem::{self, Problem, ProblemKind};
-use super::{FindSignedKey, FoundKey, Http, KeyRule, Tenant, key_header};
+use super::{FindSignedKey, FoundKey, Http, KeyRule, Tenancy, Tenant, key_header};
 use crate::answer::AnswerRules;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
+use crate::json::{JsonKey, NoKey};
 use crate::lambda_event;
 use crate::ops::preflight::learn_time;
 use crate::protocol::COMPLETION_MARGIN;
@@ -26,6 +30,8 @@ pub(super) enum RequestKey<'a> {
     Found(String),
     /// The request must be signed. Its key is read after its signature is verified.
     Signed(&'a FindSignedKey),
+    /// The key is in the body.
+    Body(&'a JsonKey),
     /// The request has no key, and idempotency is switched off.
     Missing,
 }
@@ -36,9 +42,11 @@ pub(super) fn key<'a>(config: &'a Http, parts: &Parts) -> Result<Option<RequestK
     let methods = config.methods.as_deref().unwrap_or(&[Method::POST, Method::PATCH]);
     let found = match &config.key {
         KeyRule::Signed(find) => return Ok(Some(RequestKey::Signed(find))),
-        KeyRule::Header(_) | KeyRule::Found(_) if !methods.contains(&parts.method) => {
-            return Ok(None);
+        _ if !methods.contains(&parts.method) => return Ok(None),
+        KeyRule::Body(key) if !config.is_off() => {
+            return reject_grpc(parts).map(|()| Some(RequestKey::Body(key)));
         }
+        KeyRule::Body(_) => Ok(Ok(None)),
         KeyRule::Header(name) => Ok(key_header::parse(&parts.headers, name)),
         KeyRule::Found(find) => {
             call_configured(config, "Http::key", || find(parts)).map(key_header::bounded)
@@ -62,18 +70,23 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     start.eq_ignore_ascii_case(b"application/grpc")
 }
 
-/// Returns the key of a request that needs one.
-fn required(config: &Http, parts: &Parts, found: FoundKey) -> Result<String, Problem> {
+fn reject_grpc(parts: &Parts) -> Result<(), Problem> {
     if is_grpc(&parts.headers) {
         let detail = "A gRPC answer has its status in trailers, which are not stored. Nothing ran.";
         return Err(Problem::new(ProblemKind::GrpcUnsupported, detail));
     }
+    Ok(())
+}
+
+/// Returns the key of a request that needs one.
+fn required(config: &Http, parts: &Parts, found: FoundKey) -> Result<String, Problem> {
+    reject_grpc(parts)?;
     found.map_err(|detail| Problem::new(ProblemKind::KeyInvalid, detail))?.ok_or_else(|| {
         let detail = match &config.key {
             KeyRule::Header(name) => {
                 format!("send a unique key for this request in the header {name}")
             }
-            KeyRule::Found(_) => "the request has no idempotency key".into(),
+            KeyRule::Found(_) | KeyRule::Body(_) => "the request has no idempotency key".into(),
             KeyRule::Signed(_) => {
                 "the event has no id where this webhook's settings look for it".into()
             }
@@ -94,6 +107,16 @@ pub(super) async fn call(
     let key = match key {
         RequestKey::Found(key) => Ok(key),
         RequestKey::Missing => required(config, parts, Ok(None)),
+        RequestKey::Body(_) if body.len() > config.body_limit() => {
+            Err(problem::body_too_large(config.body_limit()))
+        }
+        RequestKey::Body(key) => key
+            .find(body)
+            .map_err(|none| match none {
+                NoKey::Missing(detail) => Problem::new(ProblemKind::KeyMissing, detail),
+                NoKey::Invalid(detail) => Problem::new(ProblemKind::KeyInvalid, detail),
+            })
+            .and_then(|key| required(config, parts, key_header::bounded(Some(key)))),
         RequestKey::Signed(find) => {
             let (found, valid) = call_configured(config, "Http::webhook", || find(parts, body))??;
             if let Some(valid) = valid {
@@ -197,13 +220,40 @@ pub(crate) async fn whole_call<B: AsRef<[u8]>>(
     (call, http::Request::from_parts(parts, body))
 }
 
+/// Returns whether the request tells clients apart.
+fn carries_credentials(parts: &Parts) -> bool {
+    let headers = &parts.headers;
+    headers.contains_key(AUTHORIZATION)
+        || headers.contains_key("x-api-key")
+        || lambda_event::is_authorized(&parts.extensions)
+}
+
+/// Warns once per operation and process.
+fn warn_of_shared_keys(operation: &str) {
+    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let is_first = {
+        let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+        !warned.contains(operation) && warned.insert(operation.to_owned())
+    };
+    if is_first {
+        tracing::warn!(
+            operation,
+            "requests carry credentials, and no tenant is set: clients that send the same key and request \
+             get one answer. Call Http::tenant, or Http::single_tenant if they may share it"
+        );
+    }
+}
+
 /// Returns the scope with the request's tenant.
 fn scope_of(config: &Http, parts: &Parts) -> Result<Scope, Problem> {
+    if config.tenancy == Tenancy::Unset && !config.is_signed() && carries_credentials(parts) {
+        warn_of_shared_keys(config.calls.scope.operation());
+    }
     let found = call_configured(config, "Http::tenant", || (config.tenant)(parts))?;
     let scope = config.calls.scope.clone();
     match found {
         Tenant::Known(tenant) if !tenant.is_empty() => Ok(scope.tenant(&tenant)),
-        Tenant::Unknown if !config.tenant_required => Ok(scope),
+        Tenant::Unknown if config.tenancy != Tenancy::Required => Ok(scope),
         Tenant::Unknown => {
             let detail = "the request names no tenant";
             Err(Problem::new(ProblemKind::TenantMissing, detail))

@@ -39,8 +39,8 @@ pub fn tenant_id() -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static 
 /// Takes the tenant from a claim of API Gateway's authorizer.
 ///
 /// The claim belongs to a JWT or a Cognito user pool, or is a value in the context of a Lambda
-/// authorizer. Numbers and booleans become their JSON text. Lists and objects count as no tenant. An
-/// empty claim is rejected with 400, even under
+/// authorizer. Integers of 64 bits and booleans become their JSON text. Lists and objects count as no
+/// tenant. An empty claim and any other number are rejected with 400, even under
 /// [`optional_tenant`](crate::http::Http::optional_tenant).
 ///
 /// ```
@@ -64,7 +64,14 @@ pub fn authorizer_claim(
         let value = cognito.or_else(|| authorizer.fields.get(name))?;
         match value {
             Value::String(text) => Some(text.clone()),
-            Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+            Value::Bool(truth) => Some(truth.to_string()),
+            // The text of another number depends on the features of `serde_json`, and two such numbers can
+            // have the same text. An empty tenant is rejected.
+            Value::Number(number) => {
+                let signed = || number.as_i64().map(|number| number.to_string());
+                let whole = number.as_u64().map(|number| number.to_string()).or_else(signed);
+                Some(whole.unwrap_or_default())
+            }
             Value::Null | Value::Array(_) | Value::Object(_) => None,
         }
     }

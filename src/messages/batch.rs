@@ -18,7 +18,7 @@ use super::run_message::{Times, perform, prepare};
 use super::schedule::{Constraints, Schedule, Verdict};
 use super::source::Incoming;
 use crate::clock::Deadline;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::json_event::JsonEvent;
 use crate::run::execution::Execution;
 
@@ -69,7 +69,7 @@ impl<R: Send + 'static> Consumer<R> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the policy is invalid.
+    /// [`ErrorKind::Configuration`] if the policy or a JSON pointer of the key is invalid.
     pub fn handler<F, Fut, E>(
         self,
         handler: F,
@@ -87,6 +87,9 @@ impl<R: Send + 'static> Consumer<R> {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send + 'static,
     {
+        if let Some(wrong) = &self.key.wrong {
+            return Err(Error::new(ErrorKind::Configuration, wrong.as_str()));
+        }
         let calls = self.calls.checked()?;
         let consumer = Arc::new((Self { calls, ..self }, handler));
         Ok(service_fn(move |event: LambdaEvent<JsonEvent>| {

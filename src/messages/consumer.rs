@@ -19,6 +19,7 @@ use super::settings::{FailureAction, MissingKey, Order};
 use super::source::{Source, eventbridge, kafka, records};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
+use crate::json_event::JsonEvent;
 use crate::operation::CallConfig;
 use crate::policy::Policy;
 use crate::store::key::Scope;
@@ -29,7 +30,7 @@ const DEFAULT_CONCURRENCY: usize = 10;
 const DEFAULT_DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 macro_rules! entries {
-    ($($(#[$doc:meta])* $name:ident: $record:ident = $source:path),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident: $record:ty = $source:path),* $(,)?) => {
         impl Idempotency {$(
             $(#[$doc])*
             pub fn $name(&self, scope: impl Into<Scope>) -> Consumer<$record> {
@@ -108,7 +109,8 @@ entries! {
     /// # }
     /// ```
     sns: SnsRecord = records::SNS,
-    /// Consumes events of Amazon EventBridge under `scope`. Default key: the broker's id.
+    /// Consumes events of Amazon EventBridge under `scope`. Default key: the broker's id. The record's
+    /// `detail` is JSON text.
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
@@ -120,7 +122,7 @@ entries! {
     ///     .handler(async |message, _| message.json::<serde_json::Value>().map(drop));
     /// # }
     /// ```
-    eventbridge: EventBridgeEvent = eventbridge::SOURCE,
+    eventbridge: EventBridgeEvent<JsonEvent> = eventbridge::SOURCE,
     /// Consumes event notifications of Amazon S3 under `scope`. Default key: the broker's id.
     ///
     /// ```
@@ -370,7 +372,7 @@ impl<R> Consumer<R> {
     /// Sets what happens to a message that cannot be read. Default: [`FailureAction::Report`].
     ///
     /// Such a message is a record of another source in the batch, lacks the envelope, or has an invalid
-    /// key. If the key is a member of the payload, a payload that is not JSON cannot be read either.
+    /// key. If the key is a part of the payload, a payload that is not JSON cannot be read either.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {

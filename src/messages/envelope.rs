@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use super::error::Rejected;
 use super::key::BINARY;
 use super::source::{Body, eventbridge, object};
 use crate::error::json_fault;
+use crate::json::without_bom;
 
 /// An envelope that another AWS service puts around the body of a queue's message.
 ///
@@ -40,7 +41,8 @@ pub(super) struct Notification {
     kind: String,
     message_id: String,
     message: String,
-    message_attributes: Option<BTreeMap<String, Attribute>>,
+    /// Each is an [`Attribute`].
+    message_attributes: Option<BTreeMap<String, Box<RawValue>>>,
 }
 
 #[derive(Deserialize)]
@@ -49,15 +51,12 @@ struct Attribute {
     #[serde(rename = "Type")]
     kind: String,
     value: String,
-    /// With it, serde accepts only an object, and not a list of the members.
-    #[serde(flatten)]
-    _others: IgnoredAny,
 }
 
 impl Envelope {
     /// Opens the envelope in a body.
     pub(crate) fn open(self, body: &Body) -> Result<Body, Rejected> {
-        let text = std::str::from_utf8(&body.payload).unwrap_or_default();
+        let text = std::str::from_utf8(without_bom(&body.payload)).unwrap_or_default();
         let malformed = |what: &str, error| {
             let fault = json_fault(&error);
             Rejected::Malformed(format!("the body is not {what}: {fault}"))
@@ -85,9 +84,16 @@ impl Notification {
             _ => return Err(Rejected::Malformed("its `Type` is not one of SNS's".to_owned())),
         }
         let text =
-            |Attribute { kind, value, .. }| if kind == "Binary" { Err(BINARY) } else { Ok(value) };
+            |Attribute { kind, value }| if kind == "Binary" { Err(BINARY) } else { Ok(value) };
         let attributes = self.message_attributes.unwrap_or_default().into_iter();
-        let attributes = attributes.map(|(name, attribute)| (name, text(attribute)));
-        Ok(Body::new(self.message.into_bytes(), attributes.collect(), Some(self.message_id)))
+        let attributes = attributes.map(|(name, attribute)| {
+            let attribute = object(attribute.get()).map_err(|error| {
+                let fault = json_fault(&error);
+                Rejected::Malformed(format!("an attribute is not one of SNS's: {fault}"))
+            });
+            Ok((name, text(attribute?)))
+        });
+        let attributes = attributes.collect::<Result<_, Rejected>>()?;
+        Ok(Body::new(self.message.into_bytes(), attributes, Some(self.message_id)))
     }
 }

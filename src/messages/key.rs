@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::error::Rejected;
 use super::message::Message;
 use super::source::Body;
+use crate::json::{JsonKey, NoKey};
 
 /// The default attribute of the key, named like the HTTP header.
 const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
@@ -28,7 +27,11 @@ const DEFAULT_ATTRIBUTE: &str = "Idempotency-Key";
 /// ```
 #[derive(Clone, derive_more::Debug)]
 #[debug("MessageKey")]
-pub struct MessageKey<R>(Find<R>);
+pub struct MessageKey<R> {
+    find: Find<R>,
+    /// Why this rule cannot be used.
+    pub(crate) wrong: Option<String>,
+}
 
 type Find<R> = Arc<dyn Fn(&Message<R>, &Body) -> Result<String, Rejected> + Send + Sync>;
 
@@ -48,19 +51,28 @@ impl<R> MessageKey<R> {
         Self::by(move |_, body| attribute(&body.attributes, &name))
     }
 
-    /// Uses a member of the payload's JSON, by its JSON pointer (RFC 6901) such as `/order/id`. The
-    /// member must be a string or an integer of 64 bits.
+    /// Uses parts of the payload's JSON: see [`JsonKey`].
+    ///
+    /// If a pointer is invalid, [`Consumer::handler`](super::Consumer::handler) returns an error.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::messages::MessageKey;
     ///
-    /// let consumer = idempotency.sqs("orders").key(MessageKey::json("/order/id"));
+    /// let orders = idempotency.sqs("orders").key(MessageKey::json("/order/id"));
+    /// let lines = idempotency.sqs("lines").key(MessageKey::json(["/order/id", "/line"]));
     /// # Ok(()) });
     /// ```
-    pub fn json(pointer: impl Into<String>) -> Self {
-        let pointer = pointer.into();
-        Self::by(move |message, _| member(&message.payload, &pointer))
+    pub fn json(key: impl Into<JsonKey>) -> Self {
+        let key = key.into();
+        let wrong = key.wrong();
+        let find = move |message: &Message<R>, _: &Body| {
+            key.find(&message.payload).map_err(|none| match none {
+                NoKey::Missing(reason) => Rejected::NoKey(reason),
+                NoKey::Invalid(reason) => Rejected::Malformed(reason),
+            })
+        };
+        Self { wrong, ..Self::by(find) }
     }
 
     /// Uses the id that the source gives the message.
@@ -120,7 +132,7 @@ impl<R> MessageKey<R> {
     pub(crate) fn by(
         find: impl Fn(&Message<R>, &Body) -> Result<String, Rejected> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(find))
+        Self { find: Arc::new(find), wrong: None }
     }
 
     pub(crate) fn default_attribute() -> Self {
@@ -129,31 +141,11 @@ impl<R> MessageKey<R> {
 
     /// Finds the key of a message that was read from `body`.
     pub(crate) fn find(&self, message: &Message<R>, body: &Body) -> Result<String, Rejected> {
-        let key = (self.0)(message, body)?;
+        let key = (self.find)(message, body)?;
         if key.is_empty() {
             return Err(Rejected::Malformed("the idempotency key is empty".to_owned()));
         }
         Ok(key)
-    }
-}
-
-/// Returns a member of a JSON text as a key.
-pub(crate) fn member(payload: &[u8], pointer: &str) -> Result<String, Rejected> {
-    let invalid = |what: &str| Rejected::Malformed(format!("the key at `{pointer}` {what}"));
-    if !pointer.is_empty() && !pointer.starts_with('/') {
-        return Err(invalid("is not at an RFC 6901 pointer, which begins with `/`"));
-    }
-    let Ok(payload) = serde_json::from_slice::<Value>(payload) else {
-        return Err(invalid("cannot be found: the payload is not JSON"));
-    };
-    match payload.pointer(pointer) {
-        None | Some(Value::Null) => {
-            Err(Rejected::NoKey(format!("the payload has no member `{pointer}`")))
-        }
-        Some(Value::String(text)) => Ok(text.clone()),
-        // Other numbers lose digits, so two keys could become the same.
-        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),
-        Some(_) => Err(invalid("is neither a text nor a whole number of 64 bits")),
     }
 }
 
@@ -180,31 +172,6 @@ fn attribute(attributes: &Attributes, name: &str) -> Result<String, Rejected> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_member_is_a_key_if_it_is_a_text_or_a_whole_number() {
-        let payload = br#"{"a":{"b/c":"k"},"n":9007199254740993,"m":-1,"e":""}"#;
-        for (pointer, key) in
-            [("/a/b~1c", "k"), ("/n", "9007199254740993"), ("/m", "-1"), ("/e", "")]
-        {
-            assert_eq!(member(payload, pointer).as_deref(), Ok(key), "{pointer}");
-        }
-        assert_eq!(member(b"\"k\"", "").as_deref(), Ok("k"));
-    }
-
-    #[test]
-    fn a_missing_key_differs_from_an_invalid_key() {
-        let payload = br#"{"f":1.5,"big":18446744073709551616,"t":true,"o":{},"l":["k"],"z":null}"#;
-        for pointer in ["/x", "/o/x", "/l/1", "/z"] {
-            assert!(matches!(member(payload, pointer), Err(Rejected::NoKey(_))), "{pointer}");
-        }
-        for pointer in ["/f", "/big", "/t", "/o", "/l", "", "f"] {
-            assert!(matches!(member(payload, pointer), Err(Rejected::Malformed(_))), "{pointer}");
-        }
-        for payload in ["", "k", "{", "{\"f\":1"] {
-            assert!(matches!(member(payload.as_bytes(), "/f"), Err(Rejected::Malformed(_))));
-        }
-    }
 
     #[test]
     fn an_attribute_has_to_be_there_once_and_to_be_text() {

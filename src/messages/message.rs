@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, json_fault};
+use crate::json::without_bom;
 
 /// One message of a batch, as its handler receives it.
 ///
@@ -73,7 +74,7 @@ impl<R> Message<R> {
         &self.payload
     }
 
-    /// Deserializes the payload from JSON.
+    /// Deserializes the payload from JSON. A byte order mark before it is ignored.
     ///
     /// ```
     /// # doc_examples::with_message(|message| {
@@ -89,7 +90,7 @@ impl<R> Message<R> {
     /// [`ErrorKind::InvalidInput`] if the payload is not JSON, or not of this type. The error
     /// contains the position but nothing of the payload, so a handler can return it.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.payload).map_err(|error| {
+        serde_json::from_slice(without_bom(&self.payload)).map_err(|error| {
             let fault = json_fault(&error);
             let message = format!("the payload is not what the handler takes: {fault}");
             Error::new(ErrorKind::InvalidInput, message)

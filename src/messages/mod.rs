@@ -46,7 +46,8 @@
 //!    is not done if it failed, is in progress elsewhere, follows a message of its group that is not done,
 //!    or had no time to run to its end ([`deadline_margin`](Consumer::deadline_margin)).
 //! 5. A message that fails, panics, cannot be read or has no key does not affect messages outside its
-//!    order group. If it has no identifier, it cannot be reported, so the whole invocation fails.
+//!    order group. If its group cannot be read, it is in one group with all messages of its batch or
+//!    partition that have an order. If it has no identifier, it cannot be reported, so the whole invocation fails.
 //! 6. A message needs two round trips to DynamoDB. The round trips of concurrent messages overlap.
 //! 7. An empty batch succeeds. The state of a tumbling window is returned unchanged.
 //!
@@ -66,8 +67,6 @@ mod batch;
 mod consumer;
 mod envelope;
 mod error;
-#[cfg(feature = "jmespath")]
-mod jmespath;
 mod key;
 mod message;
 mod response;

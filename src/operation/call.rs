@@ -193,7 +193,8 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// Sets the payload. A repeat must have the same payload. Payloads are compared by their JSON values.
     ///
     /// The order of a map's members does not matter, but the order of a sequence does. Do not include a
-    /// `HashSet`: its order changes with every process.
+    /// `HashSet`: its order changes with every process. A payload that JSON cannot represent, such as one with an
+    /// infinite number or a NaN, is [`InvalidInput`](crate::ErrorKind::InvalidInput), and nothing runs.
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
@@ -269,9 +270,8 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// Runs `handler` unless this operation has completed before, and returns the answer.
     ///
     /// The answer is stored as JSON by `serde_json`, so it must be a value that JSON can represent. A repeat
-    /// gets `None` for `Some(None)` and `Some(())`. JSON stores an infinity or a NaN as `null`. A repeat
-    /// reads this `null` as `None` if the type is an `Option`, and otherwise gets
-    /// [`AnswerUnreadable`](crate::ErrorKind::AnswerUnreadable).
+    /// gets `None` for `Some(None)` and `Some(())`. If the answer contains an infinite number or a NaN, repeats
+    /// get [`AnswerUnavailable`](crate::ErrorKind::AnswerUnavailable).
     ///
     /// Poll the future to completion. If it is dropped before its answer is stored, for example by a timeout
     /// around it, the key stays locked until the lease expires. After that, a repeat runs the operation again.

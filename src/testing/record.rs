@@ -10,6 +10,7 @@ use crate::answer::Answer;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
+use crate::json::to_text;
 use crate::ops::admin::StoredRecord;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::{self, Header, Item, Record, State, completed_header, random_owner};
@@ -190,7 +191,7 @@ impl<'a> SandboxRecord<'a> {
     /// # Errors
     /// The same as for [`pending`](Self::pending).
     pub async fn completed<T: Serialize + ?Sized>(&self, answer: &T) -> Result<(), Error> {
-        let json = serde_json::to_string(answer).map_err(|source| {
+        let json = to_text(answer).map_err(|source| {
             Error::new(ErrorKind::InvalidInput, "the answer cannot be serialized to JSON")
                 .with_source(source)
         })?;

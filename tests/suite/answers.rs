@@ -116,6 +116,9 @@ async fn an_answer_that_serde_cannot_write_completes_with_the_reason() {
     let reason = unstorable(&link, by_pair).await;
     assert!(reason.contains("serialize"), "{reason}");
     assert_eq!(link.wire.requests()[..2], ["PutItem", "PutItem"]);
+    // As `null`, it would be replayed as `None`.
+    let reason = unstorable(&Link::default(), Some(f64::INFINITY)).await;
+    assert!(reason.contains("serialize"), "{reason}");
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::policy::{Failure, Lease, Outage};
-use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Policy, RunError, TableSchema};
+use dynamodb_idempotency::{
+    Call, Error, ErrorKind, Fingerprint, Idempotency, Policy, RunError, TableSchema, derive_key,
+};
 
 use crate::support::raw::{self, Item, n, s, with};
 use crate::support::{Act, Link, Runs, Store, charge, executed, kind};
@@ -311,6 +313,47 @@ async fn calls_that_cannot_be_right() {
         }
     }
     assert!(link.wire.requests().is_empty());
+}
+
+/// JSON has no such numbers: `serde_json` writes `null`, as it does for `None`.
+#[tokio::test]
+async fn a_payload_with_a_number_that_json_does_not_have_is_refused() {
+    #[derive(serde::Serialize)]
+    struct Order {
+        lines: Vec<(String, Option<f64>)>,
+    }
+    #[derive(serde::Serialize)]
+    enum Amount {
+        Tuple(u8, f32),
+        Named { of: f32 },
+    }
+    let (store, link) = (Store::open().await, Link::default());
+    let idempotency = store.over(&link);
+    let call = || idempotency.operation("charge").key("k");
+    for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+        let order = Order { lines: vec![("a".to_owned(), Some(number))] };
+        #[expect(clippy::cast_possible_truncation, reason = "it stays what it is")]
+        let single = number as f32;
+        let map = std::collections::BTreeMap::from([("a", number)]);
+        for (case, operation) in [
+            ("number", call().payload(&number)),
+            ("single", call().payload(&single)),
+            ("some", call().payload(&Some(number))),
+            ("member", call().payload(&order)),
+            ("tuple", call().payload(&Amount::Tuple(1, single))),
+            ("variant", call().payload(&Amount::Named { of: single })),
+            ("map", call().payload(&map)),
+        ] {
+            refused(case, operation, ErrorKind::InvalidInput).await;
+        }
+        assert_eq!(Fingerprint::of(&number).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(derive_key("refund", &map).unwrap_err().kind(), ErrorKind::InvalidInput);
+        #[cfg(feature = "event")]
+        assert!(dynamodb_idempotency::event::JsonEvent::of(&map).is_err());
+    }
+    assert!(link.wire.requests().is_empty());
+    let finite = (None::<f64>, f64::MAX, f32::MIN_POSITIVE, u128::MAX, i128::MIN, "", ());
+    assert!(charge(call().payload(&finite), &Runs::default()).await.is_ok());
 }
 
 fn consumer_of(idempotency: &Idempotency, change: impl Fn(Policy) -> Policy) -> Result<(), Error> {

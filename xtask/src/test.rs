@@ -30,6 +30,11 @@ const SUITES: &[&str] = &["suite", "cost", "cli", "api"];
 /// How the SDK retries: each engine has it one way.
 const NEW_RETRIES: &str = "AWS_NEW_RETRIES_2026";
 
+/// Features of `serde_json` that any crate of a user's program can switch on. DynamoDB Local's runs have
+/// them. The SDK does not depend on `serde_json`, so it is not built again.
+const JSON_FEATURES: &str =
+    "serde_json/arbitrary_precision,serde_json/float_roundtrip,serde_json/preserve_order";
+
 struct Run {
     engine: String,
     report: Report,
@@ -167,13 +172,17 @@ fn run_search(workspace: &Workspace, options: &TestOptions) -> Result<Option<boo
 
 /// The suites, and then the fault search's model store, which must answer as the real one does.
 fn run_local(workspace: &Workspace, options: &TestOptions, mut server: Server) -> Result<Vec<Run>> {
-    let targets: Vec<&str> = SUITES.iter().flat_map(|suite| ["--test", suite]).collect();
+    let suites = SUITES.iter().flat_map(|suite| ["--test", suite]);
+    let targets: Vec<&str> =
+        ["--features", JSON_FEATURES, "--lib"].into_iter().chain(suites).collect();
     let mut command = cargo_test(workspace, &targets, options);
     command.env(ENDPOINT, server.endpoint()).env(NEW_RETRIES, "true");
-    let engine = format!("DynamoDB Local ({}), {NEW_RETRIES}", server.origin());
+    let engine =
+        format!("DynamoDB Local ({}), {NEW_RETRIES}, serde_json's features", server.origin());
     let mut runs = vec![run_on(&engine, command, SUITES)?];
     if options.binary_args.is_empty() {
-        let mut command = cargo_test(workspace, &["--test", "faults"], options);
+        let mut command =
+            cargo_test(workspace, &["--features", JSON_FEATURES, "--test", "faults"], options);
         command.args(["--", "differential"]).env(ENDPOINT, server.endpoint());
         let mut model = run_on("the model store compared with DynamoDB Local", command, &[])?;
         model.passed &= model.report.executed() > 0;

@@ -40,7 +40,6 @@ use std::time::Duration;
 
 use http::HeaderName;
 use http::request::Parts;
-use serde_json::Value;
 
 pub use self::hmac::HmacScheme;
 use self::signature::{
@@ -52,6 +51,7 @@ use super::problem::{Problem, unsigned};
 use super::{
     DEFAULT_MAX_BODY_BYTES, FoundKey, Http, KeyRule, LARGEST_SIGNED_BODY, ValidTimes, key_header,
 };
+use crate::json::{JsonKey, NoKey};
 
 /// The longest time after which a known sender redelivers an event: 30 days, with `stripe events
 /// resend` (<https://docs.stripe.com/cli/events/resend>).
@@ -195,10 +195,10 @@ impl Webhook {
         })
     }
 
-    /// Takes the event's id from a member of the JSON body.
+    /// Takes the event's id from the JSON of the body: see [`JsonKey`].
     ///
-    /// `pointer` is a JSON pointer (RFC 6901) to a string or a whole number. A pointer that does not
-    /// begin with `/` is a configuration error. A byte order mark before the JSON is skipped.
+    /// If a pointer is invalid, [`Http::layer`] and similar methods return an error. A byte order mark before
+    /// the JSON is skipped.
     ///
     /// ```
     /// use dynamodb_idempotency::http::Webhook;
@@ -206,13 +206,10 @@ impl Webhook {
     /// // {"event": {"id": "42"}}
     /// let sender = Webhook::signed(|_, _| true).json_id("/event/id");
     /// ```
-    pub fn json_id(self, pointer: impl Into<String>) -> Self {
-        let pointer = pointer.into();
-        let wrong = (!pointer.starts_with('/')).then(|| {
-            format!("Webhook::json_id: `{pointer}` is not a JSON pointer; use `/{pointer}`")
-        });
-        let wrong = self.wrong.clone().or(wrong);
-        Self { wrong, ..self.id(move |_, body| Ok(json_id(&pointer, body))) }
+    pub fn json_id(self, id: impl Into<JsonKey>) -> Self {
+        let id = id.into();
+        let wrong = self.wrong.clone().or_else(|| id.wrong());
+        Self { wrong, ..self.id(move |_, body| json_id(&id, body)) }
     }
 
     /// Takes the event's id from a header. If the header is repeated, the request is rejected with 400.
@@ -229,7 +226,8 @@ impl Webhook {
 
     /// A sender whose signatures `verify` checks. The event's id is the member `id` of the body.
     fn verified_by(verify: impl Fn(&Parts, &[u8]) -> Verified + Send + Sync + 'static) -> Self {
-        let id = Arc::new(|_: &Parts, body: &[u8]| Ok(json_id("/id", body)));
+        let id = JsonKey::new(["/id"]);
+        let id = Arc::new(move |_: &Parts, body: &[u8]| json_id(&id, body));
         let max_body_bytes = DEFAULT_MAX_BODY_BYTES;
         Self { verify: Arc::new(verify), wrong: None, id, max_body_bytes }
     }
@@ -261,16 +259,13 @@ impl Webhook {
     }
 }
 
-/// A byte order mark, which RFC 8259, section 8.1, allows parsers to ignore.
-const BOM: &[u8] = "\u{feff}".as_bytes();
-
-fn json_id(pointer: &str, body: &[u8]) -> Option<String> {
-    let body = body.strip_prefix(BOM).unwrap_or(body);
-    let body: Value = serde_json::from_slice(body).ok()?;
-    match body.pointer(pointer)? {
-        Value::String(id) => Some(id.clone()),
-        Value::Number(id) if !id.is_f64() => Some(id.to_string()),
-        _ => None,
+fn json_id(id: &JsonKey, body: &[u8]) -> FoundKey {
+    match id.find(body) {
+        Ok(id) => Ok(Some(id)),
+        Err(NoKey::Missing(_)) => Ok(None),
+        Err(NoKey::Invalid(_)) => {
+            Err("the body is not JSON, or the event's id in it is neither a string nor a number")
+        }
     }
 }
 
@@ -319,14 +314,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_string_or_a_whole_number() {
-        let id = |body: &str| json_id("/event/id", body.as_bytes());
-        assert_eq!(id(r#"{"event":{"id":"e"}}"#).as_deref(), Some("e"));
-        assert_eq!(id(r#"{"event":{"id":42}}"#).as_deref(), Some("42"));
-        assert_eq!(id("\u{feff}{\"event\":{\"id\":\"e\"}}").as_deref(), Some("e"));
-        let two_marks = "\u{feff}\u{feff}{\"event\":{\"id\":\"e\"}}";
-        for body in ["{", "{}", r#"{"event":{"id":null}}"#, r#"{"event":{"id":1.5}}"#, two_marks] {
-            assert_eq!(id(body), None, "{body}");
+    fn an_id_is_a_string_or_a_number() {
+        let id = |body: &str| json_id(&"/event/id".into(), body.as_bytes());
+        assert_eq!(id(r#"{"event":{"id":"e"}}"#), Ok(Some("e".to_owned())));
+        assert_eq!(id(r#"{"event":{"id":42}}"#), Ok(Some("42".to_owned())));
+        assert_eq!(id("\u{feff}{\"event\":{\"id\":1.5}}"), Ok(Some("1.5".to_owned())));
+        for body in ["{}", r#"{"event":{"id":null}}"#] {
+            assert_eq!(id(body), Ok(None), "{body}");
+        }
+        for body in ["{", r#"{"event":{"id":[]}}"#] {
+            assert!(id(body).unwrap_err().contains("JSON"), "{body}");
         }
     }
 
@@ -346,8 +343,8 @@ mod tests {
             (Webhook::standard(["whsec_not base64"]), "Webhook::standard"),
             (Webhook::stripe(["\n"]), "Webhook::stripe"),
             (Webhook::github([" s"]), "Webhook::github"),
-            (Webhook::signed(|_, _| true).json_id("id"), "`/id`"),
-            (Webhook::stripe([""]).json_id("id"), "Webhook::stripe"),
+            (Webhook::signed(|_, _| true).json_id("id"), "write `/id`"),
+            (Webhook::stripe([""]).json_id("/id"), "Webhook::stripe"),
         ] {
             let wrong = webhook.wrong.unwrap();
             assert!(wrong.contains(named), "{wrong}");

@@ -7,18 +7,22 @@ use serde_json::value::RawValue;
 use super::{Batch, Body, Incoming, Source, decode, object, other_source};
 use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
+use crate::json_event::JsonEvent;
 use crate::messages::error::BatchError;
 use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{ItemIdentifier, Reporting};
 
-pub(in crate::messages) const SOURCE: Source<EventBridgeEvent> = Source {
+pub(in crate::messages) const SOURCE: Source<EventBridgeEvent<JsonEvent>> = Source {
     name: "Amazon EventBridge",
     reporting: Reporting::Event,
     key: MessageKey::broker_id,
     split: |service, event, _| split(service, event),
 };
 
-fn split(service: &'static str, event: &str) -> Result<Batch<EventBridgeEvent>, BatchError> {
+fn split(
+    service: &'static str,
+    event: &str,
+) -> Result<Batch<EventBridgeEvent<JsonEvent>>, BatchError> {
     let (body, id) = read(event).map_err(|error| other_source(service, &json_fault(&error)))?;
     let parsed = decode(event, service).map(|record| (record, body));
     let messages = vec![Incoming { item: id.map(ItemIdentifier::Id), group: None, parsed }];

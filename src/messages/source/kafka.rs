@@ -6,13 +6,16 @@ use aws_lambda_events::kafka::KafkaRecord;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Batch, Body, Incoming, Parsed, Raw, Source, decode, named, object, other_source};
+use super::{
+    Batch, Body, Incoming, Parsed, Raw, Source, decode, keep_order, named, object, other_source,
+    time,
+};
 use crate::error::json_fault;
+use crate::json::with_member;
 use crate::messages::error::{BatchError, Rejected};
-use crate::messages::key::MessageKey;
+use crate::messages::key::{Attributes, MessageKey};
 use crate::messages::response::{ItemIdentifier, Reporting};
 use crate::messages::settings::Order;
 
@@ -52,7 +55,8 @@ fn split(
     for (partition, records) in &partitions {
         let cluster = cluster.as_deref();
         let incoming = |record| incoming(&Raw::new(service, record), partition, cluster, order);
-        messages.extend(records.iter().map(|record| incoming(record)));
+        messages
+            .extend(keep_order(records.iter().map(|record| incoming(record)).collect(), partition));
     }
     Ok(Batch { messages, state: None })
 }
@@ -70,64 +74,88 @@ fn incoming(
     cluster: Option<&str>,
     order: Order,
 ) -> Incoming<KafkaRecord> {
-    let offset = raw.tree.pointer("/offset").and_then(Value::as_i64);
+    let offset = raw.part("/offset").and_then(|offset| offset.get().parse().ok());
     let item =
         offset.map(|offset| ItemIdentifier::Kafka { partition: partition.to_owned(), offset });
     let group = match order {
         Order::Source => Some(partition.to_owned()),
         // An empty key is a key. Records without a key have no order.
-        Order::Key => {
-            let key = raw.tree.pointer("/key").and_then(Value::as_str);
-            key.map(|key| format!("{partition}/{key}"))
-        }
+        Order::Key => match raw.part("/key").map(|key| serde_json::from_str(key.get())) {
+            Some(Ok(Some::<String>(key))) => Some(format!("{partition}/{key}")),
+            Some(Ok(None)) | None => None,
+            Some(Err(_)) => Some(partition.to_owned()),
+        },
     };
     let ids = cluster.zip(item.as_ref());
     let broker_id = ids.map(|(cluster, item)| format!("{cluster}/{item}"));
     Incoming { item, group, parsed: parse(raw, broker_id) }
 }
 
+/// The headers of a record. Each has a name and its bytes, or `null`.
+type Headers<B> = Vec<BTreeMap<String, B>>;
+
+/// Reads a record. `aws_lambda_events` rejects some headers and timestamps that Kafka has, so these are
+/// read here.
 fn parse(raw: &Raw<'_>, broker_id: Option<String>) -> Parsed<KafkaRecord> {
-    let headers = raw.tree.pointer("/headers").and_then(Value::as_array);
-    let headers = headers.into_iter().flatten().filter_map(Value::as_object).flatten();
-    let attributes = headers.map(|(name, value)| (name.clone(), text(value))).collect();
-    let record: KafkaRecord = decode(raw.text, raw.service)?;
+    let given = |pointer| raw.part(pointer).map(RawValue::get).filter(|json| *json != "null");
+    let malformed =
+        |what| Rejected::Malformed(format!("the record is not one of {}'s: {what}", raw.service));
+    // Kafka's own value for "no timestamp".
+    let time = time(given("/timestamp").unwrap_or("-1"), 1000.0);
+    let time = time.ok_or_else(|| malformed("its timestamp is not a number"))?;
+    let not_bytes = || malformed("its headers are not lists of bytes");
+    let headers: Headers<Option<Vec<i16>>> =
+        serde_json::from_str(given("/headers").unwrap_or("[]")).map_err(|_| not_bytes())?;
+    let (mut attributes, mut accepted) = (Attributes::default(), Headers::new());
+    for header in headers {
+        let mut signed = BTreeMap::new();
+        for (name, counted) in header {
+            let bytes = counted.map(|counted| bytes(&counted).ok_or_else(not_bytes)).transpose()?;
+            let all = bytes.as_deref().unwrap_or_default().iter();
+            signed.insert(name.clone(), all.map(|byte| byte.cast_signed()).collect::<Vec<_>>());
+            // A header without a value is no key.
+            attributes.extend(bytes.map(|bytes| (name, text(bytes))));
+        }
+        accepted.push(signed);
+    }
+    let headers = serde_json::to_string(&accepted).map_err(|_| not_bytes())?;
+    let accepted = with_member(&with_member(raw.json.get(), "timestamp", "0"), "headers", &headers);
+    let mut record: KafkaRecord = decode(&accepted, raw.service)?;
+    record.timestamp.0 = time.into();
     let payload = STANDARD
         .decode(record.value.as_deref().unwrap_or_default())
         .map_err(|_| Rejected::Malformed("the record's value is not in base64".to_owned()))?;
     Ok((record, Body::new(payload, attributes, broker_id)))
 }
 
-/// Decodes the value of a header: a list of bytes, which Java counts from -128 to 127.
-fn text(value: &Value) -> Result<String, &'static str> {
-    const WRONG: &str = "is not text in UTF-8";
-    let byte = |byte: &Value| {
-        let number = byte.as_i64()?;
-        u8::try_from(number).ok().or_else(|| i8::try_from(number).ok().map(i8::cast_unsigned))
-    };
-    let bytes = value.as_array().and_then(|bytes| bytes.iter().map(byte).collect());
-    String::from_utf8(bytes.ok_or(WRONG)?).map_err(|_| WRONG)
+/// Returns bytes that are counted from 0 to 255, or, as in Java, from -128 to 127.
+fn bytes(counted: &[i16]) -> Option<Vec<u8>> {
+    let signed = |byte| i8::try_from(byte).ok().map(i8::cast_unsigned);
+    counted.iter().map(|byte| u8::try_from(*byte).ok().or_else(|| signed(*byte))).collect()
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, &'static str> {
+    String::from_utf8(bytes).map_err(|_| "is not text in UTF-8")
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn a_headers_bytes_may_be_signed_or_not() {
-        for (bytes, expected) in [
-            (json!([107]), Some("k")),
-            (json!([-61, -87]), Some("é")),
-            (json!([195, 169]), Some("é")),
-            (json!([]), Some("")),
-            (json!([-61]), None),
-            (json!([256]), None),
-            (json!("k"), None),
-            (json!(null), None),
+        for (counted, expected) in [
+            (&[107][..], Some("k")),
+            (&[-61, -87], Some("é")),
+            (&[195, 169], Some("é")),
+            (&[], Some("")),
+            (&[-61], None),
         ] {
-            assert_eq!(text(&bytes).ok().as_deref(), expected, "{bytes}");
+            let text = bytes(counted).map(text).unwrap();
+            assert_eq!(text.ok().as_deref(), expected, "{counted:?}");
         }
+        assert_eq!(bytes(&[256]), None);
+        assert_eq!(bytes(&[-129]), None);
     }
 
     #[test]

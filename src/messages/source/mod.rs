@@ -5,9 +5,10 @@ pub(super) mod eventbridge;
 pub(super) mod kafka;
 pub(super) mod records;
 
+use std::time::{Duration, SystemTime};
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::error::{BatchError, Rejected};
@@ -16,6 +17,7 @@ use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
 use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
+use crate::json;
 use crate::run::user_code;
 
 /// A service that sends messages to Lambda; `R` is the type of `aws_lambda_events` for one message.
@@ -44,6 +46,17 @@ pub(crate) struct Incoming<R> {
     /// The name of its order group, if any.
     pub(crate) group: Option<String>,
     pub(crate) parsed: Parsed<R>,
+}
+
+/// Keeps the order around a message whose group cannot be read, and whose group is therefore `whole`.
+/// Each other message may be of its group, so all of them become members of `whole`.
+fn keep_order<R>(mut messages: Vec<Incoming<R>>, whole: &str) -> Vec<Incoming<R>> {
+    if messages.iter().any(|message| message.group.as_deref() == Some(whole)) {
+        for group in messages.iter_mut().filter_map(|message| message.group.as_mut()) {
+            whole.clone_into(group);
+        }
+    }
+    messages
 }
 
 /// A record and its body, or why it cannot be read.
@@ -76,16 +89,20 @@ struct Event {
     state: Option<Box<RawValue>>,
 }
 
-/// Splits an event of the usual shape. Reads one record after the other, to save memory.
+/// The group of all messages of a batch. Groups of sources have other names.
+const WHOLE_BATCH: &str = "";
+
+/// Splits an event of the usual shape.
 fn split_records<R>(
     service: &'static str,
     event: &str,
-    mut incoming: impl FnMut(&Raw<'_>) -> Incoming<R>,
+    incoming: impl FnOnce(&[Raw<'_>]) -> Vec<Incoming<R>>,
 ) -> Result<Batch<R>, BatchError> {
     let Ok(Event { records: Some(records), window, state }) = object(event) else {
         return Err(other_source(service, "it has no list of `Records`"));
     };
-    let messages = records.iter().map(|record| incoming(&Raw::new(service, record))).collect();
+    let records: Vec<_> = records.iter().map(|record| Raw::new(service, record)).collect();
+    let messages = keep_order(incoming(&records), WHOLE_BATCH);
     Ok(Batch { messages, state: state.filter(|_| window.is_some()) })
 }
 
@@ -95,25 +112,28 @@ fn other_source(service: &str, why: &str) -> BatchError {
     }
 }
 
-/// A record as text and as a tree. The tree provides the identifier even if the record cannot be
-/// read as the source's type.
+/// A record as JSON text. Its identifier and its group are read even if the record cannot be read as the
+/// source's type.
 struct Raw<'a> {
     /// The name of the expected service.
     service: &'static str,
-    text: &'a str,
-    tree: Value,
+    json: &'a RawValue,
 }
 
 impl<'a> Raw<'a> {
-    fn new(service: &'static str, text: &'a RawValue) -> Self {
-        let text = text.get();
-        // A record that is nested too deeply has no tree; reading it then fails too.
-        Self { service, text, tree: serde_json::from_str(text).unwrap_or_default() }
+    fn new(service: &'static str, json: &'a RawValue) -> Self {
+        Self { service, json }
+    }
+
+    /// Returns the JSON at a pointer without escapes.
+    fn part(&self, pointer: &str) -> Option<&'a RawValue> {
+        json::part(self.json, pointer.split('/').skip(1))
     }
 
     /// Returns the text at a JSON pointer, unless it is empty.
-    fn text(&self, pointer: &str) -> Option<&str> {
-        self.tree.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
+    fn text(&self, pointer: &str) -> Option<String> {
+        let text: String = serde_json::from_str(self.part(pointer)?.get()).ok()?;
+        Some(text).filter(|text| !text.is_empty())
     }
 
     /// Reads the record as its source's type. Rejects a record that names another source than
@@ -123,23 +143,52 @@ impl<'a> Raw<'a> {
         expected: &str,
         item: &str,
         group: Option<String>,
-        body: impl FnOnce(&R) -> Result<Body, Rejected>,
+        body: impl FnOnce(&mut R) -> Result<Body, Rejected>,
+    ) -> Incoming<R> {
+        self.message_in(self.json.get(), expected, item, group, body)
+    }
+
+    /// Like [`message`](Self::message), with the record's text in a form that its type accepts. `body` can
+    /// change the record too.
+    fn message_in<R: DeserializeOwned>(
+        &self,
+        text: &str,
+        expected: &str,
+        item: &str,
+        group: Option<String>,
+        body: impl FnOnce(&mut R) -> Result<Body, Rejected>,
     ) -> Incoming<R> {
         let service = self.service;
         let source = self.text("/eventSource").or_else(|| self.text("/EventSource"));
         let record = match source.filter(|source| *source != expected) {
-            None => decode(self.text, service),
+            None => decode(text, service),
             Some(other) => {
-                let reason = format!("the record is not one of {service}'s: {}", named(other));
+                let reason = format!("the record is not one of {service}'s: {}", named(&other));
                 Err(Rejected::Malformed(reason))
             }
         };
-        let parsed = record.and_then(|record| body(&record).map(|body| (record, body)));
-        Incoming {
-            item: self.text(item).map(|id| ItemIdentifier::Id(id.to_owned())),
-            group,
-            parsed,
-        }
+        let parsed = record.and_then(|mut record| body(&mut record).map(|body| (record, body)));
+        Incoming { item: self.text(item).map(ItemIdentifier::Id), group, parsed }
+    }
+}
+
+/// The latest time that the type of timestamps in `aws_lambda_events` holds is about the year 262,000.
+const MAX_SECONDS: f64 = 8e12;
+
+/// Reads a timestamp: a JSON number, or a string that contains one. `per_second` is its unit. The result
+/// is rounded to the millisecond, and limited to what a record can hold.
+///
+/// `aws_lambda_events` reads a timestamp wrongly or not at all if it is negative or has other than three
+/// decimals, and not at all if it has a fraction under the feature `arbitrary_precision` of `serde_json`.
+fn time(timestamp: &str, per_second: f64) -> Option<SystemTime> {
+    let number: f64 = timestamp.trim_matches('"').parse().ok()?;
+    let seconds = (number / per_second).abs().min(MAX_SECONDS);
+    let since_1970 = Duration::try_from_secs_f64(seconds).ok()? + Duration::from_micros(500);
+    let since_1970 = Duration::from_millis(since_1970.as_millis().try_into().ok()?);
+    if number < 0.0 {
+        SystemTime::UNIX_EPOCH.checked_sub(since_1970)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(since_1970)
     }
 }
 
@@ -172,5 +221,53 @@ fn decode<R: DeserializeOwned>(text: &str, service: &str) -> Result<R, Rejected>
             Err(Rejected::Malformed(reason))
         }
         Err(_) => Err(Rejected::Panicked("reading the record panicked")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_milliseconds() {
+        let at = |text: &str, per_second| {
+            let time = time(text, per_second)?;
+            let millis = |since: Duration| i128::try_from(since.as_millis()).unwrap();
+            Some(match time.duration_since(SystemTime::UNIX_EPOCH) {
+                Ok(since) => millis(since),
+                Err(before) => -millis(before.duration()),
+            })
+        };
+        for (text, millis) in [
+            ("1545084650.987", 1_545_084_650_987),
+            ("1545084650.98", 1_545_084_650_980),
+            ("1545084650.9876", 1_545_084_650_988),
+            ("1.545084650987E9", 1_545_084_650_987),
+            ("\"1545084650\"", 1_545_084_650_000),
+            ("-1.5", -1500),
+            ("1e300", 8_000_000_000_000_000),
+            ("\"NaN\"", 8_000_000_000_000_000),
+        ] {
+            assert_eq!(at(text, 1.0), Some(millis), "{text}");
+        }
+        assert_eq!(at("1545084650987", 1000.0), Some(1_545_084_650_987));
+        assert_eq!(at("-1", 1000.0), Some(-1));
+        for text in ["null", "{}", "true", "\"yesterday\""] {
+            assert_eq!(at(text, 1.0), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_record_at_which_its_type_panics_is_rejected() {
+        #[derive(Debug)]
+        struct Panicking;
+
+        impl<'de> Deserialize<'de> for Panicking {
+            fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+                panic!("a defect of another crate")
+            }
+        }
+
+        assert!(matches!(decode::<Panicking>("{}", "Kafka"), Err(Rejected::Panicked(_))));
     }
 }

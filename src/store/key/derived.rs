@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::canonical_json::canonical;
+use crate::json;
 use crate::store::key::RecordKey;
 
 /// Separates these hashes from all other uses of SHA-256, and versions their layout.
@@ -54,14 +55,14 @@ pub struct DerivedKey([u8; 32]);
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] if the parameters cannot be serialized as JSON, or are nested more
-/// than 128 levels deep.
+/// [`ErrorKind::InvalidInput`] if the parameters cannot be serialized as JSON (a number in them may be
+/// infinite or NaN), or are nested more than 128 levels deep.
 pub fn derive_key<P: Serialize + ?Sized>(
     operation: &str,
     parameters: &P,
 ) -> Result<DerivedKey, Error> {
     let message = "the parameters cannot be serialized to JSON";
-    let text = serde_json::to_string(parameters)
+    let text = json::to_text(parameters)
         .map_err(|source| Error::new(ErrorKind::InvalidInput, message).with_source(source))?;
     let Some(spelled) = canonical(&text) else {
         let message = "the parameters are nested more than 128 levels deep";

@@ -48,12 +48,22 @@ async fn two_key_rules_are_refused() {
     let http = Store::open().await.idempotency().http("pay");
     let header = |http: Http| http.header(HeaderName::from_static("x-request-id"));
     let key = |http: Http| http.key(|parts| Some(parts.uri.path().to_owned()));
-    for one in [header(http.clone()), key(http.clone())] {
+    let body = |http: Http| http.json_key(["/order_id"]);
+    for one in [header(http.clone()), key(http.clone()), body(http.clone())] {
         assert!(errors(&one).iter().all(Option::is_none));
-        for two in [header(one.clone()), key(one)] {
+        for two in [header(one.clone()), key(one.clone()), body(one)] {
             assert_refused(&two, "key rule");
         }
     }
+}
+
+#[tokio::test]
+async fn a_key_in_the_body_is_one_that_a_body_can_have() {
+    let http = Store::open().await.idempotency().http("pay");
+    assert_refused(&http.clone().json_key("order_id"), "write `/order_id`");
+    assert_refused(&http.clone().json_key(["/a", "/a~b"]), "write `~0` for `~`");
+    assert_refused(&http.clone().json_key([""; 0]), "pass at least one");
+    assert_refused(&http.json_key("/order_id").key_optional(), "remove key_optional()");
 }
 
 #[cfg(feature = "webhook")]
@@ -89,5 +99,6 @@ async fn nothing_replaces_a_webhooks_check() {
     for both in [methods(alone), webhook(methods(http.clone()))] {
         assert_refused(&both, "Http::methods");
     }
-    assert_refused(&http.webhook(Webhook::stripe([""])), "Webhook::stripe");
+    assert_refused(&http.clone().webhook(Webhook::stripe([""])), "Webhook::stripe");
+    assert_refused(&http.webhook(Webhook::signed(|_, _| true).json_id("id")), "write `/id`");
 }

@@ -29,6 +29,7 @@ mod gone_clients;
 mod grpc;
 mod hooks;
 mod in_progress;
+mod json_key;
 mod key_header;
 mod lambda_events;
 mod leases;

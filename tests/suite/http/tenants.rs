@@ -103,6 +103,8 @@ async fn a_tenant_without_a_name_is_refused_even_where_none_is_needed() {
         ("Cognito", authorized(Kind::Rest, json!({"claims": {"org": ""}}))),
         ("Lambda on REST", authorized(Kind::Rest, json!({"org": ""}))),
         ("Lambda on HTTP", authorized(Kind::HttpApi, json!({"lambda": {"org": ""}}))),
+        // The text of such a number depends on the features of `serde_json`.
+        ("a fraction", authorized(Kind::Rest, json!({"org": 1.5}))),
     ];
     let (store, runs) = (Store::open().await, Runs::default());
     let http = store.idempotency().http("pay");
@@ -118,6 +120,47 @@ async fn a_tenant_without_a_name_is_refused_even_where_none_is_needed() {
     let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
     problem(&event::response(&answer), 400, "TenantInvalid");
     assert_eq!(runs.count(), 0);
+}
+
+/// Once for each operation of a process.
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn credentials_without_a_tenant_are_warned_of() {
+    use crate::support::listener::Listener;
+
+    const MESSAGE: &str = "requests carry credentials, and no tenant is set: clients that send the same key \
+                           and request get one answer. Call Http::tenant, or Http::single_tenant if they may \
+                           share it";
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let idempotency = store.idempotency();
+    let rest = Kind::Rest.example();
+    let with_header = |name: &str| {
+        let mut event = rest.clone();
+        event["headers"][name] = "secret".into();
+        event["multiValueHeaders"][name] = json!(["secret"]);
+        event
+    };
+    let claims = authorized(Kind::HttpApi, json!({"jwt": {"claims": {"sub": "acme"}}}));
+    let context = authorized(Kind::Rest, json!({"org": "acme"}));
+    let events = [with_header("Authorization"), with_header("x-api-key"), claims, context];
+    for (number, event) in events.iter().enumerate() {
+        let scope = format!("credentials-{number}");
+        let http = || idempotency.http(scope.as_str());
+        let by_header = |_: &http::request::Parts| Some("acme".to_owned());
+        for quiet in [http().single_tenant(), http().tenant(by_header)] {
+            paying(quiet, &runs).invoke(event).await;
+        }
+        assert_eq!(listener.logged(MESSAGE).len(), number);
+        for _ in 0..2 {
+            paying(http(), &runs).invoke(event).await;
+        }
+        let warnings = listener.logged(MESSAGE);
+        assert_eq!(warnings.len(), number + 1, "{event}");
+        assert_eq!(warnings[number].get("operation"), scope.as_str());
+        assert!(!format!("{warnings:?}").contains("secret"));
+    }
+    paying(idempotency.http("credentials-none"), &runs).invoke(&rest).await;
+    assert_eq!(listener.logged(MESSAGE).len(), events.len());
 }
 
 #[tokio::test]

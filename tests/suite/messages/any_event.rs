@@ -63,6 +63,28 @@ async fn a_repeat_gets_the_first_answer() {
     assert_eq!(store.record("import#a.csv").await["response"], raw::answer("json", &stored));
 }
 
+#[tokio::test]
+async fn the_key_can_be_parts_of_the_events_json() {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let idempotency = store.idempotency();
+    let service = idempotency.event_by("import", ["/file", "/day"], import(&ran)).unwrap();
+    for _ in 0..2 {
+        let answer = invoke(&service, &json!({"file": "a.csv", "day": 1})).await;
+        assert_eq!(answer["run"], 1);
+    }
+    assert_eq!(invoke(&service, &json!({"file": "a.csv", "day": "1"})).await["run"], 2);
+    store.record(r#"import#["a.csv",1]"#).await;
+    let keyless = invoke_in(&service, &json!({"file": "a.csv"}), context_of(60)).await;
+    assert_eq!((kind(keyless), ran.count()), (ErrorKind::InvalidInput, 2));
+    let wrong = idempotency.event_by("import", "file", import(&ran)).unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Configuration);
+    assert!(wrong.to_string().contains("write `/file`"), "{wrong}");
+    // While idempotency is switched off, no event is rejected because of its key.
+    let off = store.builder(&Link::default()).disabled().build().unwrap();
+    let service = off.event_by("import", "/day", import(&ran)).unwrap();
+    assert_eq!(invoke(&service, &json!({"file": "a.csv"})).await["run"], 3);
+}
+
 /// Two numbers that have the same double.
 #[tokio::test]
 async fn another_event_with_the_same_key_is_a_mismatch_to_the_last_digit() {

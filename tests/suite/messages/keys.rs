@@ -11,10 +11,11 @@ use crate::support::{Link, Store, raw};
 
 #[tokio::test]
 async fn each_rule_finds_its_key() {
-    let rules: [(MessageKey<SqsMessage>, &str); 6] = [
+    let rules: [(MessageKey<SqsMessage>, &str); 7] = [
         (MessageKey::attribute("Idempotency-Key"), "pay-1"),
         (MessageKey::json("/payment"), "pay-1"),
         (MessageKey::json("/amount"), "1200"),
+        (MessageKey::json(["/payment", "/amount"]), r#"["pay-1",1200]"#),
         (MessageKey::broker_id(), "059f36b4-87a3-44ab-83d2-661975830a7d"),
         (
             MessageKey::with(|message: &Message<SqsMessage>| message.record().md5_of_body.clone()),

@@ -11,6 +11,7 @@ mod any_event;
 mod bad_input;
 mod dropped;
 mod fifo;
+mod foreign_json;
 mod keys;
 mod model;
 mod policies;

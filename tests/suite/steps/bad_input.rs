@@ -93,6 +93,7 @@ async fn a_result_that_is_too_large_names_the_bytes_and_is_not_done_again() {
 #[tokio::test]
 async fn a_result_that_is_no_json_is_not_done_again() {
     unstorable(HashMap::from([((1, 2), 3)]), "key must be a string").await;
+    unstorable(Some(f64::INFINITY), "infinite").await;
 }
 
 #[tokio::test]
