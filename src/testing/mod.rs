@@ -34,7 +34,9 @@
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
 mod clock;
+mod crash;
 mod record;
+mod transport;
 
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
@@ -42,6 +44,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 pub use self::clock::SandboxClock;
+pub use self::crash::{EveryCrash, Process, World, every_crash};
 pub use self::record::SandboxRecord;
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
