@@ -220,7 +220,7 @@ async fn a_spawned_effect(world: World, variant: Variant) {
 #[test]
 fn a_spawned_effect_that_is_not_awaited_is_found() {
     let report = finding(|world| a_spawned_effect(world, Defect));
-    assert_names(&report, "crash after DynamoDB had stored the answer, request 2 of attempt 1");
+    assert_names(&report, "crash after DynamoDB had stored the answer, request 3 of attempt 1");
     assert!(report.contains("left: 0"), "{report}");
     every_crash(|world| a_spawned_effect(world, Repaired));
 }

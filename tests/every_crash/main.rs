@@ -26,9 +26,11 @@ fn finding(test: impl AsyncFnMut(World)) -> String {
 
 fn report(test: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(test)).expect_err("a failure is found");
-    let report = panic.downcast::<String>().expect("the report is text");
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let report = panic.downcast::<String>().map_or(text, |report| Some(*report));
+    let report = report.expect("the report is text");
     println!("{report}");
-    *report
+    report
 }
 
 fn assert_names(report: &str, place: &str) {

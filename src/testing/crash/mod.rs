@@ -70,8 +70,10 @@ pub fn every_crash(test: impl AsyncFnMut(World)) {
 /// - a crash after the answer, while tasks that the call has spawned still run.
 ///
 /// A crash ends everything in its [`Process`]. Destructors run, but their requests reach nothing.
-/// If a repeated call reaches a place that is unlike all places so far, such as a request of a
-/// [hook](crate::Call::reconcile), there is a run that crashes there too.
+///
+/// Later attempts crash too: before each of their requests and at each point, once for all places
+/// that are alike, and at each place that no earlier run has reached, such as the requests of a
+/// [hook](crate::Call::reconcile).
 ///
 /// ```
 /// use std::time::Duration;

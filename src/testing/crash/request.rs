@@ -14,6 +14,7 @@ pub(super) struct Description {
     done: &'static str,
     /// The key of the record.
     pub(super) key: Option<String>,
+    pub(super) is_write: bool,
 }
 
 impl Description {
@@ -26,16 +27,17 @@ impl Description {
             "GetItem" if body["TableName"] == TABLE => Some("the record".to_owned()),
             _ => None,
         };
-        let is_read = operation == "GetItem";
+        let reads = ["Get", "BatchGet", "TransactGet", "Query", "Scan", "List", "Describe"];
+        let is_write = !reads.iter().any(|name| operation.starts_with(name));
         match record {
             Some(what) => {
-                let done = if is_read { "read" } else { "stored" };
-                Self { what, done, key: key(body).map(str::to_owned) }
+                let done = if is_write { "stored" } else { "read" };
+                Self { what, done, key: key(body).map(str::to_owned), is_write }
             }
             None => {
                 let tables = tables(operation, body);
                 let on = if tables.is_empty() { String::new() } else { format!(" on {tables}") };
-                Self { what: format!("{operation}{on}"), done: "executed", key: None }
+                Self { what: format!("{operation}{on}"), done: "executed", key: None, is_write }
             }
         }
     }

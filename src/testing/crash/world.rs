@@ -81,6 +81,8 @@ struct State {
     machine: Arc<Machine>,
     requests: u32,
     is_dead: bool,
+    /// Whether an earlier attempt has changed something in the tables.
+    is_repeat: bool,
     /// The last thing that happened in it.
     last: String,
     /// How many awaits there were since then.
@@ -130,6 +132,8 @@ pub(super) struct Shared {
     calls: Mutex<u32>,
     /// Whether the second caller of a race begins.
     begun: AtomicBool,
+    /// Whether a process has written something.
+    is_written: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -161,6 +165,7 @@ impl Shared {
             wakers: Mutex::default(),
             calls: Mutex::default(),
             begun: AtomicBool::default(),
+            is_written: AtomicBool::default(),
         };
         let created = shared.store.create_table(TABLE, &TableSchema::default());
         if let Some(error) = created.error_name() {
@@ -275,7 +280,7 @@ impl Shared {
             if !is_fitting {
                 return false;
             }
-            let is_repeat = matches!(state.caller, Caller::Attempt(2..));
+            let is_repeat = state.is_repeat && matches!(kind, Kind::Before | Kind::Point);
             let signature = format!("{} {is_repeat} {kind:?} {signature}", state.call);
             Place { signature, text: text(&state.name()) }
         };
@@ -302,8 +307,8 @@ impl Shared {
         self.woken.set();
     }
 
-    /// Something happened in a process.
-    fn happened(&self, process: usize, what: &str) {
+    /// Something happened in a process: `what`, which is the same in each run, or `in_detail`.
+    fn happened(&self, process: usize, what: &str, in_detail: &str) {
         let name = {
             let mut states = lock(&self.states);
             let Some(state) = states.get_mut(process) else { return };
@@ -311,7 +316,7 @@ impl Shared {
             state.awaits = 0;
             state.name()
         };
-        self.event(format!("{name}: {what}"));
+        self.event(format!("{name}: {in_detail}"));
     }
 
     /// A request leaves a process. Returns its number; `None` if the process has ended.
@@ -356,7 +361,11 @@ impl Shared {
     ) -> Fate {
         let had = request.had(response);
         let key = request.key.as_ref().map(|key| format!(" (key `{key}`)")).unwrap_or_default();
-        self.happened(process, &format!("request {number}: DynamoDB {had}{key}"));
+        let in_detail = format!("request {number}: DynamoDB {had}{key}");
+        self.happened(process, &format!("DynamoDB had {had}"), &in_detail);
+        if request.is_write && response.error_name().is_none() {
+            self.is_written.store(true, Ordering::SeqCst);
+        }
         let of = |name: &str| format!("request {number} of {name}");
         if self.reaches(process, Kind::After, &had, |name| {
             format!("crash after DynamoDB had {had}, {}", of(name))
@@ -396,7 +405,7 @@ impl Shared {
             format!("{}{nth}", state.last)
         };
         self.reaches(process, Kind::Drop, &last, |name| {
-            format!("the future of {name} was dropped while it waited (before that: {last})")
+            format!("the future of {name} was dropped while it waited, after {last}")
         })
     }
 
@@ -608,7 +617,7 @@ impl World {
             return pending().await;
         }
         let what = format!("point `{name}`");
-        shared.happened(process, &what);
+        shared.happened(process, &what, &what);
         if shared.reaches(process, Kind::Point, &what, |who| format!("crash at {what} of {who}")) {
             shared.crash(process);
             return pending().await;
@@ -689,7 +698,8 @@ impl World {
                 machine: Arc::clone(&machine),
                 requests: 0,
                 is_dead: false,
-                last: "it began".to_owned(),
+                is_repeat: shared.is_written.load(Ordering::SeqCst),
+                last: "its start".to_owned(),
                 awaits: 0,
             });
             states.len() - 1
@@ -755,7 +765,7 @@ impl World {
     /// A process has answered. Its tasks continue, or it ends here.
     async fn answered(&self, id: usize, machine: &Machine) {
         let shared = &self.shared;
-        shared.happened(id, "answered");
+        shared.happened(id, "its answer", "answered");
         {
             let _current = Current::set(id);
             machine.tick_tasks();
