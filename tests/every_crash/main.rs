@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails so")]
 
 mod defects;
+mod guide;
 mod limits;
 mod places;
 
