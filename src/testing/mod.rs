@@ -66,7 +66,8 @@
 mod clock;
 mod crash;
 mod record;
-mod transport;
+#[doc(hidden)]
+pub mod transport;
 
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};

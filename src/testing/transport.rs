@@ -5,6 +5,8 @@
 //! hold, lose or repeat the request, or lose the response. Time is a [`VirtualClock`], which the
 //! engine, the `Date` of responses and the SDK share.
 //!
+//! It is hidden from users: the project's own tests use it too, and it may change with every release.
+//!
 //! The engine remembers no client request tokens: it would remember them by real time, and would
 //! hide what a delayed copy of a transaction does.
 
@@ -36,18 +38,23 @@ use crate::store::schema::{Attribute, TableSchema};
 
 /// A clock in whole milliseconds since 1970, which stands still until it is set. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct VirtualClock(Arc<AtomicU64>);
+pub struct VirtualClock(Arc<AtomicU64>);
 
 impl VirtualClock {
-    pub(crate) fn at(millis: u64) -> Self {
+    /// A clock that shows this time.
+    #[must_use]
+    pub fn at(millis: u64) -> Self {
         Self(Arc::new(AtomicU64::new(millis)))
     }
 
-    pub(crate) fn millis(&self) -> u64 {
+    /// The time, in ms since 1970.
+    #[must_use]
+    pub fn millis(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn set(&self, millis: u64) {
+    /// Sets the time, in ms since 1970.
+    pub fn set(&self, millis: u64) {
         self.0.store(millis, Ordering::SeqCst);
     }
 }
@@ -70,16 +77,18 @@ impl dynoxide::storage_backend::Clock for VirtualClock {
 
 /// A request that has left the SDK.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub struct Request {
     /// Such as `PutItem`.
-    pub(crate) operation: String,
-    pub(crate) body: Value,
+    pub operation: String,
+    /// The members of the request in DynamoDB's JSON.
+    pub body: Value,
 }
 
 /// The engine's response to a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
     body: String,
 }
 
@@ -99,7 +108,8 @@ impl Response {
     }
 
     /// The name of the error, such as `ConditionalCheckFailedException`; `None` after a success.
-    pub(crate) fn error_name(&self) -> Option<String> {
+    #[must_use]
+    pub fn error_name(&self) -> Option<String> {
         let body: Value = serde_json::from_str(&self.body).ok().filter(|_| self.status != 200)?;
         let name = body["__type"].as_str()?;
         Some(name.rsplit('#').next().unwrap_or(name).to_owned())
@@ -113,13 +123,17 @@ impl Response {
 /// The tables: an embedded engine of their own.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Store")]
-pub(crate) struct Store {
+pub struct Store {
     database: Database,
     clock: VirtualClock,
 }
 
 impl Store {
-    pub(crate) fn new(clock: &VirtualClock) -> Result<Self, Error> {
+    /// Starts an engine without tables.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if the engine cannot be started.
+    pub fn new(clock: &VirtualClock) -> Result<Self, Error> {
         let database = Database::memory_with_clock(Arc::new(clock.clone())).map_err(|source| {
             Error::new(ErrorKind::Unavailable, "the embedded DynamoDB could not be started")
                 .with_source(source)
@@ -128,7 +142,8 @@ impl Store {
     }
 
     /// Creates a table of records.
-    pub(crate) fn create_table(&self, name: &str, schema: &TableSchema) -> Response {
+    #[must_use]
+    pub fn create_table(&self, name: &str, schema: &TableSchema) -> Response {
         let keys = schema.key_names().zip(["HASH", "RANGE"]);
         let (definitions, keys): (Vec<_>, Vec<_>) = keys
             .map(|(name, kind)| {
@@ -155,8 +170,9 @@ impl Store {
         })
     }
 
-    /// Returns all items of all tables.
-    pub(crate) fn items(&self) -> Vec<Value> {
+    /// Returns all items of all tables, in DynamoDB's JSON.
+    #[must_use]
+    pub fn items(&self) -> Vec<Value> {
         let ask = |operation: &str, body: Value| {
             self.execute(&Request { operation: operation.to_owned(), body }).members()
         };
@@ -177,7 +193,8 @@ impl Store {
     }
 
     /// Executes a request.
-    pub(crate) fn execute(&self, request: &Request) -> Response {
+    #[must_use]
+    pub fn execute(&self, request: &Request) -> Response {
         let (database, body) = (&self.database, &request.body);
         macro_rules! dispatch {
             ($($operation:literal: $method:ident,)*) => {
@@ -224,7 +241,10 @@ impl Store {
     }
 
     /// The response as it arrives, with the store's time.
-    pub(crate) fn deliver(&self, response: Response) -> Result<HttpResponse, ConnectorError> {
+    ///
+    /// # Errors
+    /// If the response or the time cannot be represented in HTTP.
+    pub fn deliver(&self, response: Response) -> Result<HttpResponse, ConnectorError> {
         let seconds = i64::try_from(self.clock.millis() / 1000).unwrap_or(i64::MAX);
         let date = DateTime::from_secs(seconds).fmt(DateTimeFormat::HttpDate);
         let date = date.map_err(|error| ConnectorError::user(error.into()))?;
@@ -253,13 +273,14 @@ fn answer<I: DeserializeOwned, O: Serialize>(
 }
 
 /// What carries the requests of a client to the store, and the responses back.
-pub(crate) trait Network: fmt::Debug + Send + Sync + 'static {
+pub trait Network: fmt::Debug + Send + Sync + 'static {
+    /// Carries a request to the store, and returns what arrives at the client.
     fn carry(&self, request: Request) -> BoxFuture<'static, Result<HttpResponse, ConnectorError>>;
 }
 
 /// A client whose requests `network` carries. It has no credentials, so that the SDK does not sign
 /// its requests, which takes half of its time.
-pub(crate) fn client(network: impl Network, clock: &VirtualClock) -> Client {
+pub fn client(network: impl Network, clock: &VirtualClock) -> Client {
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::from_static("us-east-1"))

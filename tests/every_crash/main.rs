@@ -6,6 +6,7 @@ mod defects;
 mod guide;
 mod limits;
 mod places;
+mod transport;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

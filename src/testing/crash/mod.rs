@@ -25,12 +25,13 @@ const REPEATS: usize = 4;
 const LONGEST_CALL: Duration = Duration::from_secs(3600);
 /// How long the test's own code may wait.
 const LONGEST_TEST: u64 = 366 * 24 * 3600 * 1000;
-/// The longest step of time while several machines run.
-const LONGEST_STEP: u64 = 1000;
+/// The longest step of time while several machines run, and the first one otherwise. A step takes as
+/// long in real time if a thread of `spawn_blocking` runs.
+const SECOND: u64 = 1000;
 /// How often something may happen without time passing.
 const MAX_TURNS: u32 = 100_000;
 /// How often time may stand still because of threads or sockets outside of the world.
-const MAX_STANDSTILLS: u32 = 200;
+const MAX_STANDSTILLS: u32 = 60;
 
 /// Runs `test` once for each place at which its calls can crash, each time in a new [`World`].
 ///
@@ -169,8 +170,14 @@ impl EveryCrash {
     fn explore(&self, test: &mut impl AsyncFnMut(World)) -> Result<(), Report> {
         let failed = |plan: &Plan, number, log| Report { plan: plan.clone(), number, log };
         if let Ok(chosen) = std::env::var(PLACE_ENV) {
-            let plan = Plan::parse(&chosen).unwrap_or_default();
-            let log = self.run_once(test, &plan);
+            let plan = Plan::parse(&chosen);
+            let log = match &plan {
+                Some(plan) => self.run_once(test, plan),
+                None => {
+                    Log::failed(format!("{PLACE_ENV} is `{chosen}`, which no report has printed"))
+                }
+            };
+            let plan = plan.unwrap_or_default();
             return if log.failure.is_some() { Err(failed(&plan, 1, log)) } else { Ok(()) };
         }
         let mut plans = Plans::new(self.repeats);
@@ -188,14 +195,13 @@ impl EveryCrash {
 
     /// Runs the test in a new world.
     fn run_once(&self, test: &mut impl AsyncFnMut(World), plan: &Plan) -> Log {
-        let failed = |error: String| Log { failure: Some(error), ..Log::default() };
         let shared = match Shared::new(plan.clone(), self.longest_call) {
             Ok(shared) => shared,
-            Err(error) => return failed(error.to_string()),
+            Err(error) => return Log::failed(error.to_string()),
         };
         let home = match Machine::start(shared.now()) {
             Ok(home) => home,
-            Err(error) => return failed(format!("a runtime could not be started: {error}")),
+            Err(error) => return Log::failed(format!("a runtime could not be started: {error}")),
         };
         let _seeded = Seeded::begin();
         {
@@ -290,7 +296,9 @@ impl Pace {
         machines: &[(usize, Arc<Machine>)],
     ) {
         let now = shared.now();
-        let step = if machines.len() > 1 { self.step } else { u64::from(u32::MAX) };
+        let (first, longest) =
+            if machines.len() > 1 { (1, SECOND) } else { (SECOND, u64::from(u32::MAX)) };
+        let step = self.step.clamp(first, longest);
         let furthest = shared.next_timer().unwrap_or(u64::MAX).min(now + step);
         let ahead = machines.iter().map(|(_, machine)| machine.clock()).filter(|&at| at > now);
         let mut bound = ahead.min().unwrap_or(furthest).min(furthest);
@@ -303,9 +311,12 @@ impl Pace {
         bound = bound.min(home.leap(bound));
         shared.clock.set(bound);
         self.turns = 0;
-        self.standstills = if bound == now { self.standstills + 1 } else { 0 };
+        let stands_still = bound == now;
+        self.standstills = if stands_still { self.standstills + 1 } else { 0 };
         let events = shared.log().events.len();
-        let is_quiet = events == std::mem::replace(&mut self.events, events);
-        self.step = if is_quiet { (self.step * 2).min(LONGEST_STEP) } else { 1 };
+        let is_quiet = events == std::mem::replace(&mut self.events, events)
+            && !stands_still
+            && !shared.woken.is_set();
+        self.step = if is_quiet { step * 2 } else { 1 };
     }
 }
