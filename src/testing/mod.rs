@@ -84,9 +84,7 @@ use crate::idempotency::Idempotency;
 pub use crate::ops::admin::{StoredAnswer, StoredRecord, StoredState};
 use crate::store::key::Scope;
 use crate::store::schema::TableSchema;
-
-/// The name of the table.
-const TABLE: &str = "idempotency";
+use crate::testing::transport::TABLE;
 
 /// A table on its own embedded DynamoDB, in memory.
 ///

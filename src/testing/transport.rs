@@ -36,6 +36,9 @@ use serde_json::{Value, json};
 use crate::error::{Error, ErrorKind};
 use crate::store::schema::{Attribute, TableSchema};
 
+/// The name of the table of records in a sandbox and in a world.
+pub(crate) const TABLE: &str = "idempotency";
+
 /// A clock in whole milliseconds since 1970, which stands still until it is set. Clones share it.
 #[derive(Clone, Debug)]
 pub struct VirtualClock(Arc<AtomicU64>);

@@ -24,12 +24,12 @@ enum Variant {
 use Variant::{Defect, Repaired};
 
 /// The key of a refund at the bank, which is the same in every attempt.
-fn bank_key(execution: &Execution) -> Option<String> {
-    Some(execution.derive_key("refund").uuid())
+fn bank_key(execution: &Execution) -> String {
+    execution.derive_key("refund").uuid()
 }
 
 async fn refunds_in_a_step(execution: &Execution, bank: &Bank) -> Refunded {
-    let refund = bank.refund("order-42", bank_key(execution));
+    let refund = bank.refund("order-42", Some(bank_key(execution)));
     execution.step("refund", async { Ok(refund.await) }).await
 }
 
@@ -88,7 +88,7 @@ async fn an_effect_after_the_commit(world: World, variant: Variant) {
         };
         if variant == Defect {
             commit().await?;
-            bank.refund("order-42", bank_key(&execution)).await;
+            bank.refund("order-42", Some(bank_key(&execution))).await;
         } else {
             refunds_in_a_step(&execution, bank).await?;
             commit().await?;
@@ -120,9 +120,10 @@ async fn a_hook_without_the_rows(world: World, variant: Variant) {
                 .key("order-42")
                 .reconcile(async |_| {
                     let is_done = variant == Repaired && rows(&client, "rows").await > 0;
-                    Ok::<_, Infallible>(match is_done {
-                        true => Reconciled::Completed("refunded".to_owned()),
-                        false => Reconciled::Execute,
+                    Ok::<_, Infallible>(if is_done {
+                        Reconciled::Completed("refunded".to_owned())
+                    } else {
+                        Reconciled::Execute
                     })
                 })
                 .run(async |_| {
@@ -147,10 +148,11 @@ fn a_hook_that_ignores_the_rows_is_found() {
 
 async fn a_key_with_the_attempt(world: World, variant: Variant) {
     refunded_once(world, async |execution, bank, _| {
-        let key = bank_key(&execution).map(|key| match variant {
-            Defect => format!("{key}-{}", execution.attempt()),
-            Repaired => key,
-        });
+        let key = match variant {
+            Defect => format!("{}-{}", bank_key(&execution), execution.attempt()),
+            Repaired => bank_key(&execution),
+        };
+        let key = Some(key);
         execution.step("refund", async { Ok(bank.refund("order-42", key).await) }).await
     })
     .await;
@@ -188,7 +190,7 @@ async fn a_failure_after_the_effect(world: World, variant: Variant) {
                         })
                     })
                     .run(async |execution| {
-                        let key = (variant == Repaired).then(|| bank_key(&execution)).flatten();
+                        let key = (variant == Repaired).then(|| bank_key(&execution));
                         let refund = bank.refund("order-42", key).await;
                         put().await?;
                         Ok(refund)
@@ -218,7 +220,7 @@ async fn a_spawned_effect(world: World, variant: Variant) {
         if variant == Repaired {
             return refunds_in_a_step(&execution, bank).await;
         }
-        let (bank, key) = (bank.clone(), bank_key(&execution));
+        let (bank, key) = (bank.clone(), Some(bank_key(&execution)));
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             bank.refund("order-42", key).await;

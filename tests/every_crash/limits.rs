@@ -28,7 +28,7 @@ fn a_call_that_spins_is_an_error() {
         let spins = async |_| loop {
             tokio::task::yield_now().await;
         };
-        world.call(spins).await
+        world.call(spins).await;
     };
     assert!(finding(spin).contains("again and again without waiting"));
 }

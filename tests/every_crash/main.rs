@@ -28,8 +28,8 @@ fn finding(test: impl AsyncFnMut(World)) -> String {
 
 fn report(test: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(test)).expect_err("a failure is found");
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let report = panic.downcast::<String>().map_or(text, |report| Some(*report));
+    let literal = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let report = panic.downcast::<String>().map_or(literal, |report| Some(*report));
     let report = report.expect("the report is text");
     println!("{report}");
     report

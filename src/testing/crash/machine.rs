@@ -18,10 +18,32 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Instant;
 
-use super::world::Woken;
-
 /// How often a call may be polled before time has to pass.
 const MAX_POLLS: u32 = 100_000;
+
+/// Whether something happened because of which the test has to be polled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Woken(Arc<AtomicBool>);
+
+impl Woken {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.set();
+    }
+}
 
 /// Where a turn of a machine ended.
 #[derive(Debug)]

@@ -66,8 +66,9 @@ pub fn every_crash(test: impl AsyncFnMut(World)) {
 ///   it and before the response arrives;
 /// - the loss of each response, without a crash;
 /// - a crash at each [`point`](World::point) that the test names;
-/// - the future of the call is dropped at each `await` that waits (without a crash: the tasks that
-///   the call has spawned continue);
+/// - the future of the call is dropped at each `await` that waits, without a crash: the tasks that
+///   the call has spawned continue. If more than eight awaits follow each other and nothing else
+///   happens in between, only the first eight count;
 /// - a crash after the answer, while tasks that the call has spawned still run.
 ///
 /// A crash ends everything in its [`Process`]. Destructors run, but their requests reach nothing.
@@ -156,19 +157,19 @@ impl EveryCrash {
     #[track_caller]
     #[expect(clippy::panic, reason = "a test fails so")]
     pub fn run(self, mut test: impl AsyncFnMut(World)) {
-        if tokio::runtime::Handle::try_current().is_ok() {
-            panic!(
-                "every_crash was called inside of a runtime, and starts runtimes of its own. Call it \
-                 from a plain function: #[test] instead of #[tokio::test]"
-            );
-        }
+        assert!(
+            tokio::runtime::Handle::try_current().is_err(),
+            "every_crash was called inside of a runtime, and starts runtimes of its own. Call it from \
+             a plain function: #[test] instead of #[tokio::test]"
+        );
         if let Err(report) = self.explore(&mut test) {
             panic!("{report}");
         }
     }
 
-    fn explore(&self, test: &mut impl AsyncFnMut(World)) -> Result<(), Report> {
-        let failed = |plan: &Plan, number, log| Report { plan: plan.clone(), number, log };
+    fn explore(&self, test: &mut impl AsyncFnMut(World)) -> Result<(), Box<Report>> {
+        let failed =
+            |plan: &Plan, number, log| Box::new(Report { plan: plan.clone(), number, log });
         if let Ok(chosen) = std::env::var(PLACE_ENV) {
             let plan = Plan::parse(&chosen);
             let log = match &plan {
@@ -188,7 +189,7 @@ impl EveryCrash {
             if log.failure.is_some() {
                 return Err(failed(&plan, number, log));
             }
-            plans.learn(&plan, &log);
+            plans.learn(&plan, &log.places);
         }
         Ok(())
     }

@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::world::Log;
-
 /// What happens at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
@@ -77,15 +75,15 @@ impl Plans {
 
     /// Adds the places that a run has reached after its last disturbance: all places of the
     /// undisturbed run, and of other runs those that are unlike every place seen before.
-    pub(super) fn learn(&mut self, plan: &Plan, log: &Log) {
+    pub(super) fn learn(&mut self, plan: &Plan, reached: &[Place]) {
         let is_undisturbed = plan.places.is_empty();
         let from = plan.places.last().map_or(0, |last| last + 1);
-        for (index, place) in log.places.iter().enumerate().skip(from) {
+        for (index, place) in reached.iter().enumerate().skip(from) {
             let is_new = self.seen.insert(place.signature.clone());
             if (is_new || is_undisturbed) && plan.places.len() < self.most {
                 let mut places = plan.places.clone();
                 places.push(index);
-                let expected = log.places[..=index].into();
+                let expected = reached[..=index].into();
                 self.left.push_back(Rc::new(Plan { places, expected }));
             }
         }

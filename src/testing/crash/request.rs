@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::testing::TABLE;
-use crate::testing::transport::{Request, Response};
+use crate::testing::transport::{Request, Response, TABLE};
 
 /// A request in words: DynamoDB has {`done`} {`what`}.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,17 +28,13 @@ impl Description {
         };
         let reads = ["Get", "BatchGet", "TransactGet", "Query", "Scan", "List", "Describe"];
         let is_write = !reads.iter().any(|name| operation.starts_with(name));
-        match record {
-            Some(what) => {
-                let done = if is_write { "stored" } else { "read" };
-                Self { what, done, key: key(body).map(str::to_owned), is_write }
-            }
-            None => {
-                let tables = tables(operation, body);
-                let on = if tables.is_empty() { String::new() } else { format!(" on {tables}") };
-                Self { what: format!("{operation}{on}"), done: "executed", key: None, is_write }
-            }
+        if let Some(what) = record {
+            let done = if is_write { "stored" } else { "read" };
+            return Self { what, done, key: key(body).map(str::to_owned), is_write };
         }
+        let tables = tables(operation, body);
+        let on = if tables.is_empty() { String::new() } else { format!(" on {tables}") };
+        Self { what: format!("{operation}{on}"), done: "executed", key: None, is_write }
     }
 
     /// What DynamoDB does with the request, if nothing goes wrong.

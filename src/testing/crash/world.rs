@@ -15,15 +15,14 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join, pending, poll_fn};
 
-use super::machine::{CallWaker, Machine, Turn};
+use super::machine::{CallWaker, Machine, Turn, Woken};
 use super::plan::{Kind, Place, Plan};
 use super::request::Description;
 use crate::builder::Builder;
 use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::store::schema::TableSchema;
-use crate::testing::TABLE;
-use crate::testing::transport::{self, Network, Request, Response, Store, VirtualClock};
+use crate::testing::transport::{self, Network, Request, Response, Store, TABLE, VirtualClock};
 
 /// The time at which each run begins: 2030-01-01.
 const BEGINNING: u64 = 1_893_456_000_000;
@@ -37,30 +36,6 @@ const BEYOND_THE_LEASE: u64 = 12_000;
 const AFTERWARDS: u64 = 60_000;
 /// How many awaits in a row are places of their own if nothing else happens between them.
 const AWAITS: usize = 8;
-
-/// Whether something happened because of which the test has to be polled.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Woken(Arc<AtomicBool>);
-
-impl Woken {
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn take(&self) -> bool {
-        self.0.swap(false, Ordering::SeqCst)
-    }
-}
-
-impl std::task::Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.set();
-    }
-}
 
 thread_local! {
     /// The process whose code runs on this thread.
