@@ -14,6 +14,8 @@ pub(crate) use crate::protocol::fault_point::is_broken;
 pub use crate::protocol::fault_point::set_broken as set_fault_points;
 
 const IS_ON: bool = cfg!(feature = "fault-injection");
+/// `testing::every_crash` takes random bytes from a seed too.
+const IS_SEEDABLE: bool = cfg!(any(feature = "fault-injection", feature = "testing"));
 
 type Entropy = Box<dyn FnMut(&mut [u8])>;
 
@@ -29,7 +31,8 @@ pub(crate) fn part_bytes() -> Option<usize> {
 
 /// Fills `bytes` from the thread's source; `false` if it has none.
 pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
-    IS_ON && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
+    IS_SEEDABLE
+        && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
 }
 
 /// How far the monotonic clock is ahead of the machine's, in ms. Negative after a freeze.
@@ -57,4 +60,30 @@ pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
 #[cfg(feature = "fault-injection")]
 pub fn set_part_bytes(bytes: usize) {
     PART_BYTES.set(Some(bytes));
+}
+
+/// Takes random bytes on this thread from a seed, the crate's and the SDK's, until it is dropped.
+#[cfg(feature = "testing")]
+pub(crate) struct Seeded {
+    entropy: Option<Entropy>,
+    sdk: u64,
+}
+
+#[cfg(feature = "testing")]
+impl Seeded {
+    pub(crate) fn begin() -> Self {
+        let mut random = fastrand::Rng::with_seed(1);
+        let sdk = fastrand::get_seed();
+        fastrand::seed(2);
+        let entropy = ENTROPY.replace(Some(Box::new(move |bytes| random.fill(bytes))));
+        Self { entropy, sdk }
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Drop for Seeded {
+    fn drop(&mut self) {
+        ENTROPY.set(self.entropy.take());
+        fastrand::seed(self.sdk);
+    }
 }

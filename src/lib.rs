@@ -93,7 +93,7 @@
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | the hidden API of the command line in `crates/cli/`; it may change with every release |
-//! | `testing` | no | [`testing`]: a table on an embedded DynamoDB, for tests of your own handlers; brings `admin` |
+//! | `testing` | no | [`testing`]: your own handlers with a crash at every point, and a table on an embedded DynamoDB; brings `admin` |
 //!
 //! Without default features, you provide the DynamoDB client. No Lambda crate or TLS stack is added.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -21,7 +21,7 @@ pub(crate) struct Panic(Option<Box<dyn Any + Send>>);
 
 impl Panic {
     /// The message, if the panic has one.
-    #[cfg(any(feature = "http", feature = "messages"))]
+    #[cfg(any(feature = "http", feature = "messages", feature = "testing"))]
     pub(crate) fn text(&self) -> &str {
         let value = self.0.as_deref();
         let text = value.and_then(|value| value.downcast_ref::<&str>().copied());

@@ -1,5 +1,35 @@
-//! Tests of your own handlers: a table on an embedded DynamoDB, a clock that you control, and
-//! records in any state.
+//! Tests of your own handlers: [`every_crash`] runs a handler with a crash at every point, and
+//! [`Sandbox`] is a table on an embedded DynamoDB, with a clock that you control and records in any
+//! state.
+//!
+//! ```
+//! use std::cell::RefCell;
+//! use std::collections::BTreeSet;
+//!
+//! use dynamodb_idempotency::testing::{World, every_crash};
+//!
+//! // In your tests: #[test] fn a_refund_survives_every_crash()
+//! every_crash(async |world: World| {
+//!     let refunds = RefCell::new(BTreeSet::new()); // the double of a bank
+//!     let bank = async |key: String| {
+//!         refunds.borrow_mut().insert(key); // it recognizes the keys of earlier requests
+//!         world.point("refunded").await;
+//!         Ok::<_, std::io::Error>("re_1".to_owned())
+//!     };
+//!     let answer = world.call(async |process| {
+//!         let operation = process.idempotency().operation("refund").key("order-42");
+//!         let handler = async |execution: dynamodb_idempotency::Execution| {
+//!             let key = execution.derive_key("refund").uuid();
+//!             execution.step("refund", bank(key)).await
+//!         };
+//!         operation.run(handler).await
+//!     });
+//!     assert_eq!(answer.await.unwrap(), "re_1");
+//!     assert_eq!(refunds.borrow().len(), 1);
+//! });
+//! ```
+//!
+//! # A sandbox
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,7 +64,10 @@
 //! To test a handler without any of this, switch idempotency [off](crate::Builder::disabled).
 
 mod clock;
+mod crash;
 mod record;
+#[doc(hidden)]
+pub mod transport;
 
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
@@ -42,6 +75,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 pub use self::clock::SandboxClock;
+pub use self::crash::{EveryCrash, Process, World, every_crash};
 pub use self::record::SandboxRecord;
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
@@ -50,9 +84,7 @@ use crate::idempotency::Idempotency;
 pub use crate::ops::admin::{StoredAnswer, StoredRecord, StoredState};
 use crate::store::key::Scope;
 use crate::store::schema::TableSchema;
-
-/// The name of the table.
-const TABLE: &str = "idempotency";
+use crate::testing::transport::TABLE;
 
 /// A table on its own embedded DynamoDB, in memory.
 ///

@@ -9,6 +9,7 @@
 mod charges;
 mod dynamodb;
 mod encrypted_answers;
+mod every_crash;
 mod function;
 mod http;
 mod payment_events;

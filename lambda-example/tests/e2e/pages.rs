@@ -105,7 +105,7 @@ fn the_tests_of_the_testing_page_run_with_its_dependencies() {
                   default-features = false, features = [\"axum\", \"compression\", \"from-env\"] }\n";
     let project = Project::new(&deployment, "fn main() {}", &format!("{server}\n{tests}"));
     for (example, heading) in
-        [("first", "Testing"), ("second_attempt", "A second attempt"), ("http", "HTTP handlers")]
+        [("crashes", "Every crash"), ("sandbox", "A table and a clock"), ("http", "HTTP handlers")]
     {
         project.write(&format!("examples/{example}.rs"), &program(TESTING, heading));
         project.run(&format!("cargo run --example {example}"));

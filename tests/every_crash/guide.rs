@@ -1,0 +1,276 @@
+//! The guide's handlers that have an effect, as its pages have them.
+
+use super::create_table;
+
+/// The page has this code, whatever its line breaks. `comments` are those of the page.
+fn assert_on_page(page: &str, comments: &[&str], code: &[&str]) {
+    let plain = |text: &str| {
+        let text: String = text.split_whitespace().collect();
+        text.replace(",)", ")").replace(",}", "}")
+    };
+    let mut page = page.to_owned();
+    for comment in comments {
+        assert!(page.contains(comment), "{comment}");
+        page = page.replace(comment, "");
+    }
+    for code in code {
+        assert!(plain(&page).contains(&plain(code)), "the page has other code than this:\n{code}");
+    }
+}
+
+/// Defines items, and a constant with their source.
+macro_rules! of_page {
+    ($source:ident: $($item:item)*) => {
+        $($item)*
+        const $source: &[&str] = &[$(stringify!($item)),*];
+    };
+}
+
+mod exactly_once {
+    use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, Update};
+    use dynamodb_idempotency::testing::{World, every_crash};
+    use dynamodb_idempotency::{Idempotency, RunError, Transaction};
+
+    use super::{assert_on_page, create_table};
+
+    const PAGE: &str = include_str!("../../docs/exactly-once.md");
+
+    of_page! { SOURCE:
+        fn take_seat(show: &str) -> Result<TransactWriteItem, aws_sdk_dynamodb::error::BuildError> {
+            let update = Update::builder()
+                .table_name("shows")
+                .key("id", AttributeValue::S(show.to_owned()))
+                .update_expression("SET seats = seats - :one")
+                .condition_expression("seats >= :one")
+                .expression_attribute_values(":one", AttributeValue::N("1".to_owned()));
+            Ok(TransactWriteItem::builder().update(update.build()?).build())
+        }
+
+        async fn book(
+            idempotency: &Idempotency,
+            order: &str,
+            show: &str,
+        ) -> Result<String, RunError<aws_sdk_dynamodb::error::BuildError>> {
+            let operation = idempotency.operation("book").key(order).payload(&show);
+            operation
+                .run_transaction(async || {
+                    Ok(Transaction::new("booked".to_owned())
+                        .items([take_seat(show)?])
+                        .on_condition_failed(|_| Some("sold out".to_owned())))
+                })
+                .await
+        }
+    }
+
+    mod with_commit {
+        use aws_sdk_dynamodb::types::TransactWriteItem;
+        use dynamodb_idempotency::{Error, Idempotency, RunError};
+
+        #[expect(clippy::unused_async, reason = "as on the page")]
+        async fn find_seat(show: &str) -> TransactWriteItem {
+            super::take_seat(show).expect("an update")
+        }
+
+        of_page! { SOURCE:
+            pub(super) async fn book(
+                idempotency: &Idempotency,
+                order: &str,
+                show: &str,
+            ) -> Result<String, RunError<Error>> {
+                let operation = idempotency.operation("book").key(order).payload(&show);
+                operation
+                    .run(async |execution| {
+                        let seat = find_seat(show).await;
+                        let answer = "booked".to_owned();
+                        execution.commit(&answer, [seat]).await?;
+                        Ok(answer)
+                    })
+                    .await
+            }
+        }
+
+        pub(super) fn source() -> String {
+            SOURCE.concat().replacen("pub(super) ", "", 1)
+        }
+    }
+
+    async fn seats(world: &World) -> String {
+        let items = world.client().scan().table_name("shows").send().await.expect("a table");
+        items.items()[0]["seats"].as_n().expect("a number").clone()
+    }
+
+    async fn open(world: &World) {
+        create_table(&world.client(), "shows").await;
+        let put = world.client().put_item().table_name("shows");
+        let put = put.item("id", AttributeValue::S("hamlet".to_owned()));
+        put.item("seats", AttributeValue::N("5".to_owned())).send().await.expect("a show");
+    }
+
+    #[test]
+    fn a_transaction_takes_one_seat() {
+        assert_on_page(PAGE, &[], SOURCE);
+        every_crash(async |world: World| {
+            open(&world).await;
+            let booked = world.call(async |process| {
+                book(&process.idempotency(), "order-42", "hamlet").await.expect("an answer")
+            });
+            assert_eq!(booked.await, "booked");
+            assert_eq!(seats(&world).await, "4");
+        });
+    }
+
+    #[test]
+    fn a_commit_takes_one_seat() {
+        let comment = "// the seat and the answer, once, or neither";
+        assert_on_page(PAGE, &[comment], &[&with_commit::source()]);
+        every_crash(async |world: World| {
+            open(&world).await;
+            let booked = world.call(async |process| {
+                let idempotency = process.idempotency();
+                let booked = with_commit::book(&idempotency, "order-42", "hamlet");
+                booked.await.expect("an answer")
+            });
+            assert_eq!(booked.await, "booked");
+            assert_eq!(seats(&world).await, "4");
+        });
+    }
+}
+
+mod third_parties {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use dynamodb_idempotency::testing::{World, every_crash};
+    use dynamodb_idempotency::{Idempotency, Reconciled, RunError};
+
+    use super::assert_on_page;
+
+    #[derive(Debug)]
+    struct CardsDown;
+
+    /// The charges by their keys.
+    struct Cards {
+        world: World,
+        charges: RefCell<BTreeMap<String, u64>>,
+    }
+
+    impl Cards {
+        async fn charge(&self, key: &str, amount: u64) -> Result<String, CardsDown> {
+            self.charges.borrow_mut().insert(key.to_owned(), amount);
+            self.world.point("charged").await;
+            Ok("ch_1".to_owned())
+        }
+
+        async fn find(&self, key: &str) -> Result<Option<String>, CardsDown> {
+            self.world.point("looked up").await;
+            Ok(self.charges.borrow().contains_key(key).then(|| "ch_1".to_owned()))
+        }
+    }
+
+    of_page! { SOURCE:
+        async fn pay(
+            idempotency: &Idempotency,
+            cards: &Cards,
+            order: &str,
+            amount: u64,
+        ) -> Result<String, RunError<RunError<CardsDown>>> {
+            idempotency
+                .operation("charge")
+                .key(order)
+                .payload(&amount)
+                .reconcile(|abandoned| async move {
+                    let key = abandoned.derive_key("card").uuid();
+                    Ok::<_, RunError<CardsDown>>(match cards.find(&key).await.map_err(RunError::Handler)? {
+                        Some(charge) => Reconciled::Completed(charge),
+                        None => Reconciled::Execute,
+                    })
+                })
+                .run(|execution| async move {
+                    let key = execution.derive_key("card").uuid();
+                    execution.step("charge", cards.charge(&key, amount)).await
+                })
+                .await
+        }
+    }
+
+    #[test]
+    fn a_card_is_charged_once() {
+        let page = include_str!("../../docs/guide/third-parties.md");
+        let comment =
+            "// A hook has the handler's type of error. Here that is the error of `step`.";
+        assert_on_page(page, &[comment], SOURCE);
+        every_crash(async |world: World| {
+            let cards = Cards { world: world.clone(), charges: RefCell::default() };
+            let paid = world.call(async |process| {
+                pay(&process.idempotency(), &cards, "order-42", 1200).await.expect("an answer")
+            });
+            assert_eq!(paid.await, "ch_1");
+            assert_eq!(cards.charges.borrow().values().collect::<Vec<_>>(), [&1200]);
+        });
+    }
+}
+
+#[cfg(all(feature = "axum", feature = "webhook"))]
+mod webhooks {
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+    use std::time::SystemTime;
+
+    use axum::body::Body;
+    use axum::extract::State;
+    use axum::http::{Request, StatusCode};
+    use axum::{Json, Router, routing::post};
+    use dynamodb_idempotency::http::Webhook;
+    use dynamodb_idempotency::testing::{World, every_crash};
+    use dynamodb_idempotency::{Error, Idempotency};
+    use hmac::{Hmac, KeyInit, Mac};
+    use serde_json::Value;
+    use tower::ServiceExt;
+
+    use super::assert_on_page;
+
+    of_page! { SOURCE:
+        type Ledger = Arc<Mutex<BTreeSet<String>>>;
+
+        async fn on_stripe(State(ledger): State<Ledger>, Json(event): Json<Value>) -> StatusCode {
+            if event["type"] == "invoice.paid" {
+                ledger.lock().unwrap().insert(event["data"]["object"]["id"].to_string());
+            }
+            StatusCode::NO_CONTENT
+        }
+
+        fn inbox(idempotency: &Idempotency, ledger: Ledger, secret: &str) -> Result<Router, Error> {
+            let stripe = idempotency.http("stripe").webhook(Webhook::stripe([secret])).layer()?;
+            Ok(Router::new().route("/stripe", post(on_stripe).route_layer(stripe)).with_state(ledger))
+        }
+    }
+
+    const A_SET: &str = "// a set: after a crash the handler runs again";
+
+    /// Signed by the world's clock.
+    fn delivery(world: &World) -> Request<Body> {
+        let body = r#"{"id":"evt_1","type":"invoice.paid","data":{"object":{"id":"in_1"}}}"#;
+        let now = world.now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let mac = Hmac::<sha2::Sha256>::new_from_slice(b"whsec_1").unwrap();
+        let mac = mac.chain_update(format!("{now}.{body}")).finalize().into_bytes();
+        let hex = hex::encode(mac);
+        let request =
+            Request::post("/stripe").header("stripe-signature", format!("t={now},v1={hex}"));
+        request.header("content-type", "application/json").body(body.into()).unwrap()
+    }
+
+    #[test]
+    fn an_event_is_booked_once() {
+        let page = include_str!("../../docs/guide/webhooks.md");
+        assert_on_page(page, &["// also for events that are not ours", A_SET], SOURCE);
+        every_crash(async |world: World| {
+            let ledger = Ledger::default();
+            let status = world.call(async |process| {
+                let inbox = inbox(&process.idempotency(), Arc::clone(&ledger), "whsec_1").unwrap();
+                inbox.oneshot(delivery(&world)).await.unwrap().status()
+            });
+            assert_eq!(status.await, StatusCode::NO_CONTENT);
+            assert_eq!(ledger.lock().unwrap().len(), 1);
+        });
+    }
+}

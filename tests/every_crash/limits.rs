@@ -1,0 +1,116 @@
+//! What ends a test of `every_crash` with an error of its own.
+
+use std::cell::Cell;
+use std::future::pending;
+use std::process::Command;
+use std::time::Duration;
+
+use dynamodb_idempotency::testing::{EveryCrash, World, every_crash};
+
+use super::{finding, report};
+
+#[test]
+fn a_call_that_never_answers_is_an_error_after_a_bound() {
+    let report = finding(async |world: World| world.call(async |_| pending::<()>().await).await);
+    assert!(report.contains("the call has not answered for 3600s"), "{report}");
+    let short = EveryCrash::new().longest_call(Duration::from_secs(5));
+    let slow = async |world: World| {
+        world.call(async |_| tokio::time::sleep(Duration::from_secs(6)).await).await;
+    };
+    let report = super::report(|| short.run(slow));
+    assert!(report.contains("not answered for 5s"), "{report}");
+    every_crash(slow);
+}
+
+#[test]
+fn a_call_that_spins_is_an_error() {
+    let spin = async |world: World| {
+        let spins = async |_| loop {
+            tokio::task::yield_now().await;
+        };
+        world.call(spins).await;
+    };
+    assert!(finding(spin).contains("again and again without waiting"));
+}
+
+#[test]
+fn a_test_that_waits_for_nothing_is_an_error() {
+    let report = finding(async |_| pending().await);
+    assert!(report.contains("nothing is left that could wake it"), "{report}");
+}
+
+#[test]
+fn a_panic_of_the_handler_is_a_finding() {
+    let report = finding(async |world: World| {
+        world.call(async |_| assert_eq!(1, 2, "the handler's own")).await;
+    });
+    assert!(report.contains("the handler's own"), "{report}");
+    assert!(report.contains("in a run that nothing disturbed"), "{report}");
+}
+
+#[test]
+fn a_handler_that_differs_from_run_to_run_is_reported_with_the_first_difference() {
+    let runs = Cell::new(0);
+    let report = finding(async |world: World| {
+        runs.set(runs.get() + 1);
+        let is_odd = runs.get() % 2 == 1;
+        let call = async |process: dynamodb_idempotency::testing::Process| {
+            let client = process.client();
+            client.list_tables().send().await.expect("tables");
+            if is_odd {
+                client.describe_table().table_name("idempotency").send().await.expect("a table");
+            } else {
+                client.list_tables().send().await.expect("tables");
+            }
+        };
+        world.call(call).await;
+    });
+    let differs = |line: &str, what: &str| line.contains(what) && line.contains("request 2");
+    let earlier = report.lines().find(|line| line.contains("earlier: ")).expect("a line");
+    let now = report.lines().find(|line| line.contains("now: ")).expect("a line");
+    assert!(differs(earlier, "DescribeTable on `idempotency`"), "{report}");
+    assert!(differs(now, "ListTables"), "{report}");
+}
+
+#[tokio::test]
+async fn a_runtime_cannot_run_it() {
+    let report = report(|| every_crash(async |_| {}));
+    assert!(report.contains("#[test] instead of #[tokio::test]"), "{report}");
+}
+
+/// The one line of a report runs the place again, and no other one.
+#[test]
+fn the_line_of_a_report_runs_only_its_place() {
+    let report = finding(found);
+    let line = report.lines().last().expect("a line");
+    let test = "limits::the_line_of_a_report_runs_only_its_place";
+    assert!(line.ends_with(&format!(" -- --exact {test}")), "{line}");
+    let (variable, _) = line.split_once(' ').expect("a variable");
+    let (name, places) = variable.split_once('=').expect("a value");
+    let mut again = Command::new(std::env::current_exe().expect("this program"));
+    again.args(["--include-ignored", "--exact", "limits::a_test_that_fails"]);
+    let again = again.env(name, places).output().expect("an end");
+    let printed = String::from_utf8_lossy(&again.stdout);
+    assert!(!again.status.success(), "{printed}");
+    assert!(printed.contains("every_crash found a failure in run 1."), "{printed}");
+    let place =
+        |report: &str| report.lines().find(|line| line.starts_with("where:")).map(str::to_owned);
+    assert_eq!(place(&printed), place(&report));
+}
+
+#[test]
+#[ignore = "another test runs it in a process of its own"]
+fn a_test_that_fails() {
+    every_crash(found);
+}
+
+async fn found(world: World) {
+    let runs = Cell::new(0);
+    world
+        .call(async |process| {
+            runs.set(runs.get() + 1);
+            process.client().list_tables().send().await.expect("tables");
+        })
+        .await;
+    assert_eq!(runs.get(), 1, "runs");
+}

@@ -1,0 +1,255 @@
+//! The places, the time and the processes of `every_crash`.
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use dynamodb_idempotency::testing::{Process, World, every_crash};
+use dynamodb_idempotency::{ErrorKind, Outcome, RunError};
+
+use super::{Bank, create_table, row, rows};
+
+/// As many handlers have it: three steps, and a commit.
+#[test]
+fn three_steps_and_a_commit_survive_every_crash() {
+    let (began, runs) = (std::time::Instant::now(), Cell::new(0));
+    every_crash(async |world: World| {
+        runs.set(runs.get() + 1);
+        create_table(&world.client(), "orders").await;
+        let bank = Bank::new(&world);
+        let answer = world
+            .call(async |process| {
+                let operation = process.idempotency().operation("order").key("42").payload(&1200);
+                operation
+                    .run(async |execution| {
+                        for name in ["reserve", "charge", "mail"] {
+                            let key = Some(execution.derive_key(name).uuid());
+                            let effect =
+                                async { Ok::<_, Infallible>(bank.refund(name, key).await) };
+                            execution.step(name, effect).await?;
+                        }
+                        execution.commit("done", [row("orders", "42")]).await?;
+                        Ok::<_, RunError<Infallible>>("done".to_owned())
+                    })
+                    .await
+            })
+            .await;
+        assert_eq!(bank.refunds(), 3);
+        assert_eq!(rows(&world.client(), "orders").await, 1);
+        assert_eq!(answer.expect("an answer"), "done");
+    });
+    println!("{} runs in {:?}", runs.get(), began.elapsed());
+}
+
+#[test]
+fn all_clocks_are_one_and_take_no_real_time() {
+    every_crash(async |world: World| {
+        let began = world.now();
+        let run = world.call(async |process| {
+            let idempotency = process.idempotency();
+            let operation = idempotency.operation("slow").key("k");
+            let ended = operation
+                .run(async |_| {
+                    let uptime = tokio::time::Instant::now();
+                    let wall = world.now();
+                    tokio::time::sleep(Duration::from_secs(7)).await;
+                    assert_eq!(uptime.elapsed(), Duration::from_secs(7));
+                    assert_eq!(world.now().duration_since(wall).unwrap(), Duration::from_secs(7));
+                    Ok::<_, Infallible>(())
+                })
+                .await;
+            assert!(ended.is_ok(), "{ended:?}");
+        });
+        run.await;
+        let passed = world.now().duration_since(began).unwrap();
+        assert!(passed >= Duration::from_secs(7), "{passed:?}");
+        let records = world.client().scan().table_name(world.table()).send().await.unwrap();
+        let completed = records.items()[0]["completed_at"].as_n().unwrap().parse().unwrap();
+        let completed = SystemTime::UNIX_EPOCH + Duration::from_millis(completed);
+        assert!(began <= completed && completed <= world.now() + Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn each_run_begins_with_the_same_random_numbers_and_empty_tables() {
+    let owners = RefCell::new(Vec::new());
+    for _ in 0..2 {
+        every_crash(async |world: World| {
+            let scan =
+                async || world.client().scan().table_name(world.table()).send().await.unwrap();
+            assert!(scan().await.items().is_empty());
+            let run = world.call(async |process| {
+                let operation = process.idempotency().operation("greet").key("k");
+                operation.run(async |_| Ok::<_, Infallible>(())).await
+            });
+            run.await.expect("an answer");
+            let owner = scan().await.items()[0]["owner"].as_s().unwrap().clone();
+            owners.borrow_mut().push(owner);
+        });
+    }
+    let owners = owners.into_inner();
+    let (first, second) = owners.split_at(owners.len() / 2);
+    assert_eq!(first, second);
+}
+
+/// DynamoDB would take a delayed copy of a transaction for the same one for ten minutes only.
+#[test]
+fn the_engine_does_not_remember_the_tokens_of_transactions() {
+    every_crash(async |world: World| {
+        let client = world.client();
+        create_table(&client, "rows").await;
+        let transact = async || {
+            let write = client.transact_write_items().client_request_token("token");
+            write.transact_items(row("rows", "a")).send().await.expect("it is applied");
+        };
+        transact().await;
+        let id = AttributeValue::S("a".to_owned());
+        client.delete_item().table_name("rows").key("id", id).send().await.expect("deleted");
+        transact().await;
+        assert_eq!(rows(&client, "rows").await, 1);
+    });
+}
+
+/// A process that crashes takes its tasks with it. A call that is dropped leaves them.
+#[test]
+fn a_crash_ends_the_tasks_of_its_process_and_a_drop_does_not() {
+    let (ended, cut_off) = (Cell::new(0), Cell::new(0));
+    every_crash(async |world: World| {
+        let (sender, mut beats) = tokio::sync::mpsc::unbounded_channel();
+        world
+            .call(async |process| {
+                let sender = sender.clone();
+                tokio::spawn(async move {
+                    for beat in 1..=5 {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        let _ = sender.send(beat);
+                    }
+                });
+                process.client().list_tables().send().await.expect("tables");
+                tokio::time::sleep(Duration::from_millis(250)).await;
+                process.client().list_tables().send().await.expect("tables");
+            })
+            .await;
+        let mut seen = Vec::new();
+        while let Ok(beat) = beats.try_recv() {
+            seen.push(beat);
+        }
+        let whole = seen.iter().filter(|beat| **beat == 5).count();
+        let begun = seen.iter().filter(|beat| **beat == 1).count();
+        if begun == whole { ended.set(ended.get() + 1) } else { cut_off.set(cut_off.get() + 1) }
+    });
+    assert!(ended.get() > 0 && cut_off.get() > 0, "{ended:?} {cut_off:?}");
+}
+
+#[test]
+fn a_repeat_takes_over_after_the_lease_and_the_cache_of_the_crashed_process_is_gone() {
+    let attempts = RefCell::new(Vec::new());
+    every_crash(async |world: World| {
+        let outcome = world
+            .call(async |process| {
+                let idempotency = process.builder().local_cache(1 << 20).build().unwrap();
+                let operation = idempotency.operation("count").key("k");
+                operation.run_with_outcome(async |run| Ok::<_, Infallible>(run.attempt())).await
+            })
+            .await
+            .expect("never in progress: the lease has ended");
+        attempts.borrow_mut().push(match outcome {
+            Outcome::Executed(attempt) => attempt,
+            _ => 0,
+        });
+    });
+    let attempts = attempts.into_inner();
+    assert!(attempts.contains(&1) && attempts.contains(&2) && attempts.contains(&0));
+}
+
+#[test]
+fn in_a_race_the_second_caller_meets_the_first_one_at_each_of_its_requests() {
+    let results = RefCell::new(Vec::new());
+    every_crash(async |world: World| {
+        let executions = Cell::new(0);
+        let call = async |process: Process, name: &'static str| {
+            let operation = process.idempotency().operation("refunds").key("k");
+            let handler = async |_| {
+                executions.set(executions.get() + 1);
+                Ok::<_, Infallible>(name.to_owned())
+            };
+            operation.run(handler).await
+        };
+        let first = async |process| call(process, "first").await;
+        let second = async |process| call(process, "second").await;
+        let (first, second) = world.race(first, second).await;
+        assert_eq!(executions.get(), 1);
+        let name = |result: Result<String, RunError<Infallible>>| match result {
+            Ok(answer) => answer,
+            Err(error) => {
+                let kind = error.idempotency().expect("no error of the handler").kind();
+                assert!(matches!(kind, ErrorKind::InProgress { .. }), "{kind:?}");
+                "in progress".to_owned()
+            }
+        };
+        results.borrow_mut().push((name(first), name(second)));
+    });
+    let results = results.into_inner();
+    let has = |first: &str, second: &str| results.contains(&(first.to_owned(), second.to_owned()));
+    assert!(has("first", "first"), "one after the other: {results:?}");
+    assert!(has("first", "in progress"), "{results:?}");
+    assert!(has("second", "second"), "{results:?}");
+}
+
+/// The place of each run, found by a failure in it.
+fn places(test: impl AsyncFn(World)) -> Vec<String> {
+    let mut places = Vec::new();
+    loop {
+        let (runs, fails_at) = (Cell::new(0), places.len() + 1);
+        let failing = async |world: World| {
+            test(world).await;
+            runs.set(runs.get() + 1);
+            assert!(runs.get() != fails_at, "enough");
+        };
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| every_crash(failing))) else {
+            return places;
+        };
+        let report = panic.downcast::<String>().expect("a report");
+        let place = report.lines().filter_map(|line| {
+            line.strip_prefix("where: ").or_else(|| line.strip_prefix("then:  "))
+        });
+        let place = place.map(|place| place.split(';').next().unwrap_or(place));
+        places.push(place.collect::<Vec<_>>().join("; "));
+    }
+}
+
+#[test]
+fn a_request_and_a_point_have_these_places() {
+    let places = places(async |world: World| {
+        world
+            .call(async |process| {
+                let put = process.client().put_item().table_name("idempotency");
+                put.item("pk", AttributeValue::S("a".to_owned())).send().await.expect("a row");
+                world.point("mailed").await;
+                tokio::task::yield_now().await;
+            })
+            .await;
+    });
+    let put = "DynamoDB had executed PutItem on `idempotency`";
+    let expected = [
+        "in a run that nothing disturbed".to_owned(),
+        "the future of attempt 1 was dropped while it waited, after its start".to_owned(),
+        format!("crash before {put}, request 1 of attempt 1"),
+        format!("crash after {put}, request 1 of attempt 1"),
+        format!("the response was lost after {put}, request 1 of attempt 1"),
+        format!("the future of attempt 1 was dropped while it waited, after {put}"),
+        "crash at point `mailed` of attempt 1".to_owned(),
+        "the future of attempt 1 was dropped while it waited, after point `mailed`".to_owned(),
+        format!(
+            "crash after {put}, request 1 of attempt 1; crash before {put}, request 1 of attempt 2"
+        ),
+        format!("crash after {put}, request 1 of attempt 1; crash at point `mailed` of attempt 2"),
+        format!(
+            "the response was lost after {put}, request 1 of attempt 1; the future of attempt 1 was \
+             dropped while it waited, after {put}, await 2"
+        ),
+    ];
+    assert_eq!(places, expected);
+}
