@@ -160,7 +160,7 @@ fn lapsed(message: String) -> Error {
 /// Why a request has no credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoCredentials {
-    /// Nobody has given this process any. A later try fails too.
+    /// This process was given none. A later try fails too.
     Missing,
     /// Their source did not return them this time.
     Lapsed,
@@ -201,7 +201,7 @@ impl NoCredentials {
             }
             Self::Lapsed => lapsed(
                 "the source of the AWS credentials failed or did not respond. Retry; if it persists, sign \
-                 in again (`aws sso login`), or look at the cause of this error"
+                 in (`aws sso login`), or look at the cause of this error"
                     .to_owned(),
             ),
         }

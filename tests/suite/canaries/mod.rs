@@ -209,7 +209,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
     ear.check("a lost lease");
 }
 
-/// DynamoDB quotes a number that is none, whoever wrote it.
+/// DynamoDB quotes a value that is not a number, also one of a client.
 #[tokio::test]
 async fn what_dynamodb_quotes_of_an_item_is_neither_returned_nor_logged() {
     let (store, mut ear) = (Store::open().await, Ear::new());
