@@ -9,7 +9,7 @@
 /// ```
 pub const EXECUTIONS: &str = "idempotency_executions_total";
 /// Counts calls, whatever their outcome, by `operation`: what a rate of outcomes is compared with where
-/// metrics cannot be summed over a label, as in an alarm of CloudWatch.
+/// metrics cannot be summed over a label, as in an alarm of `CloudWatch`.
 ///
 /// ```
 /// use dynamodb_idempotency::signals::CALLS;

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use dynamodb_idempotency::policy::{InProgress, Lease};
 use dynamodb_idempotency::testing::{Process, World, every_crash};
 use dynamodb_idempotency::{ErrorKind, Outcome, RunError};
 
@@ -252,4 +253,49 @@ fn a_request_and_a_point_have_these_places() {
         ),
     ];
     assert_eq!(places, expected);
+}
+
+#[test]
+fn a_caller_waits_for_a_long_handler_with_a_renewed_lease() {
+    let waits = InProgress::Wait { timeout: Duration::from_secs(1800) };
+    every_crash(async |world: World| {
+        let executions = Cell::new(0);
+        let call = async |process: Process| {
+            let builder = process.builder().policy(|policy| {
+                policy.lease(Lease::Renewed(Duration::from_secs(15))).in_progress(waits)
+            });
+            let operation = builder.build().unwrap().operation("report").key("k");
+            let handler = async |_| {
+                executions.set(executions.get() + 1);
+                tokio::time::sleep(Duration::from_secs(120)).await;
+                Ok::<_, Infallible>("done".to_owned())
+            };
+            operation.run(handler).await.expect("an answer")
+        };
+        let answers = world.race(call, call).await;
+        assert_eq!(answers, ("done".to_owned(), "done".to_owned()));
+        assert_eq!(executions.get(), 1);
+    });
+}
+
+/// Each call of a test can crash.
+#[test]
+fn each_call_of_a_test_can_crash() {
+    let most = [Cell::new(0), Cell::new(0)];
+    every_crash(async |world: World| {
+        let charges = Cell::new(0);
+        for most in &most {
+            let attempts = Cell::new(0);
+            let charge = async |process: Process| {
+                attempts.set(attempts.get() + 1);
+                let operation = process.idempotency().operation("charge").key("k");
+                let handler = async |_| Ok::<_, Infallible>(charges.replace(1));
+                operation.run(handler).await.expect("an answer")
+            };
+            world.call(charge).await;
+            most.set(attempts.get().max(most.get()));
+        }
+        assert_eq!(charges.get(), 1);
+    });
+    assert!(most.iter().all(|attempts| attempts.get() >= 2), "{most:?}");
 }

@@ -73,7 +73,8 @@ pub fn every_crash(test: impl AsyncFnMut(World)) {
 ///
 /// A crash ends everything in its [`Process`]. Destructors run, but their requests reach nothing.
 ///
-/// Later attempts crash too: before each of their requests and at each point, once for all places
+/// Of the renewals of a lease, and of the reads while a call waits for another one, the first three
+/// count. Later attempts crash too: before each of their requests and at each point, once for all places
 /// that are alike, and at each place that no earlier run has reached, such as the requests of a
 /// [hook](crate::Call::reconcile).
 ///

@@ -1,8 +1,13 @@
 //! The places at which a run can be disturbed, and the runs that are left.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+
+use super::request::ROUTINE;
+
+/// How often a routine request of one run is disturbed.
+const OF_A_ROUTINE: u32 = 3;
 
 /// What happens at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,13 +79,19 @@ impl Plans {
     }
 
     /// Adds the places that a run has reached after its last disturbance: all places of the
-    /// undisturbed run, and of other runs those that are unlike every place seen before.
+    /// undisturbed run except those of a long routine, and of other runs those that are unlike every
+    /// place seen before.
     pub(super) fn learn(&mut self, plan: &Plan, reached: &[Place]) {
         let is_undisturbed = plan.places.is_empty();
         let from = plan.places.last().map_or(0, |last| last + 1);
+        let mut alike = BTreeMap::<&str, u32>::new();
         for (index, place) in reached.iter().enumerate().skip(from) {
             let is_new = self.seen.insert(place.signature.clone());
-            if (is_new || is_undisturbed) && plan.places.len() < self.most {
+            let times = alike.entry(&place.signature).or_default();
+            *times += 1;
+            let is_routine = ROUTINE.iter().any(|request| place.signature.contains(request));
+            let is_own = is_undisturbed && (*times <= OF_A_ROUTINE || !is_routine);
+            if (is_new || is_own) && plan.places.len() < self.most {
                 let mut places = plan.places.clone();
                 places.push(index);
                 let expected = reached[..=index].into();

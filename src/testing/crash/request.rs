@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::testing::transport::{Request, Response, TABLE};
 
+/// What renewals write, and what a call reads while it waits for another one.
+pub(super) const ROUTINE: [&str; 2] = ["the end of the lease", "the record"];
+
 /// A request in words: DynamoDB has {`done`} {`what`}.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Description {
@@ -23,7 +26,7 @@ impl Description {
             "PutItem" => put(body),
             "UpdateItem" => update(body),
             "TransactWriteItems" => transaction(body),
-            "GetItem" if body["TableName"] == TABLE => Some("the record".to_owned()),
+            "GetItem" if body["TableName"] == TABLE => Some(ROUTINE[1].to_owned()),
             _ => None,
         };
         let reads = ["Get", "BatchGet", "TransactGet", "Query", "Scan", "List", "Describe"];
@@ -90,7 +93,7 @@ fn update(body: &Value) -> Option<String> {
     }
     match text(values, ":status") {
         Some(name) => status(name).map(str::to_owned),
-        None => Some("the end of the lease".to_owned()),
+        None => Some(ROUTINE[0].to_owned()),
     }
 }
 

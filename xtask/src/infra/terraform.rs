@@ -186,16 +186,16 @@ fn differences(plan: &Value) -> Result<Vec<(String, &'static str)>> {
     let changes = changes.iter().filter(|change| change["change"]["actions"] != json!(["no-op"]));
     let known = |change: &Value| {
         let address = change["address"].as_str().unwrap_or_default().to_owned();
-        let changed = changed(&change["change"]);
-        let reason = NOT_RETURNED.iter().find(|(resource, attributes, _)| {
+        let attributes = changed(&change["change"]);
+        let reason = NOT_RETURNED.iter().find(|(resource, allowed, _)| {
             change["type"] == *resource
-                && changed.iter().all(|name| attributes.contains(&name.as_str()))
+                && attributes.iter().all(|name| allowed.contains(&name.as_str()))
         });
         let Some((_, _, reason)) = reason else {
             bail!(
                 "after `terraform apply`, a new plan changes {address} ({}): another resource has \
                  overwritten it, or it was not applied as written",
-                changed.join(", ")
+                attributes.join(", ")
             );
         };
         Ok((address, *reason))
