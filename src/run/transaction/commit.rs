@@ -172,7 +172,9 @@ impl Execution {
             return Some(commit_unknown().into());
         };
         let now = self.inner.core.table.clock.moment();
-        let command = self.finish().close(now, self.failure_write());
+        // Before the lock of `finish` below, which it takes as well.
+        let failure = self.failure_write();
+        let command = self.finish().close(now, failure);
         // Boxed: most executions have no commit to resolve.
         Box::pin(self.conclude(command?, &mut committed)).await
     }
