@@ -56,6 +56,9 @@ struct Call {
     changes: u32,
     /// Its last write was answered.
     is_write_answered: bool,
+    /// A try of its transaction was not answered. If the transaction required an absent record, nothing but its
+    /// own record shows what became of it.
+    has_unanswered_try: bool,
     /// The last record that a response showed to it was its own.
     saw_itself: bool,
     /// The last record that a response showed to it was stale.

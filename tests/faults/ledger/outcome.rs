@@ -75,9 +75,13 @@ impl Ledger {
     fn failed(&mut self, me: usize, now: i64, kind: ErrorKind, work: Work, outcome: &CallOutcome) {
         match kind {
             ErrorKind::OutcomeUnknown => {
-                let Call { is_write_answered, transaction, written_lease, .. } = self.calls[me];
-                // A call without a lease resolves its doubt as long as the store answers.
-                let has_no_lease = transaction == TransactionState::Sent && written_lease.is_none();
+                let Call {
+                    is_write_answered, has_unanswered_try, transaction, written_lease, ..
+                } = self.calls[me];
+                // A call without a lease has no doubt as long as the store answers.
+                let has_no_lease = transaction == TransactionState::Sent
+                    && written_lease.is_none()
+                    && !has_unanswered_try;
                 let detail =
                     format!("{} got a response and reports an unknown outcome", caller_name(me));
                 let fits = !(has_no_lease && is_write_answered);

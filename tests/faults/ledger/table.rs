@@ -216,5 +216,6 @@ impl Ledger {
         // After an unanswered request the call does not rely on the earlier stale read alone.
         self.calls[request.caller].saw_stale &= request.concerns_part();
         self.calls[request.caller].is_write_answered &= request.operation == Operation::Get;
+        self.calls[request.caller].has_unanswered_try |= request.operation == Operation::Transact;
     }
 }

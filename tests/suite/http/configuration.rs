@@ -82,7 +82,7 @@ async fn nothing_replaces_a_webhooks_check() {
         (Webhook::stripe(["whsec_1", " whsec_2"]), "Webhook::stripe"),
         (Webhook::github(["\n"]), "Webhook::github"),
         (Webhook::standard(["whsec_MfKQ9r8G\nKYqrTwj"]), "Webhook::standard"),
-        (Webhook::stripe(["whsec_1"]).json_id("id"), "Webhook::json_id"),
+        (Webhook::stripe(["whsec_1"]).json_id("id"), "write `/id`"),
         (Webhook::hmac(["s"], HmacScheme::new("x-signature", "sha256=")), "Webhook::hmac"),
     ] {
         assert_refused(&http.clone().webhook(wrong), named);
