@@ -57,7 +57,7 @@ struct Call {
     /// Its last write was answered.
     is_write_answered: bool,
     /// A try of its transaction was not answered. If the transaction required an absent record, nothing but its
-    /// own record shows what became of it.
+    /// own record shows the outcome.
     has_unanswered_try: bool,
     /// The last record that a response showed to it was its own.
     saw_itself: bool,
