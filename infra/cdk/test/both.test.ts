@@ -516,7 +516,7 @@ const OUTPUTS = {
 };
 
 /** Those that the operator decides. */
-const CHOSEN = ["BACKUP", "FUNCTION", "OLD", "KEY"];
+const CHOSEN = ["BACKUP", "FUNCTION", "OLD", "RESTORED"];
 
 function rustSources(folder: string, without: readonly string[] = []): string {
   const files = fs.readdirSync(folder, { recursive: true, encoding: "utf8" });
