@@ -136,7 +136,7 @@ impl Knowledge {
                 self.was_not_applied(write);
             }
             WriteResult::Unknown(_) if is_broken(FaultPoint::ForgetDoubt) => {
-                self.was_not_applied(write)
+                self.was_not_applied(write);
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The part of a record that the machines read: its owner, its state, and how long it is valid.
 
 use crate::owner::OwnerId;
-use crate::time::Timestamp;
+use crate::time::{Stamp, Timestamp};
 
 /// A record without its answer and the results of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -125,6 +125,12 @@ impl Attempts {
             is_same_request: true,
         }
     }
+}
+
+/// The `created_at` of a new record: later than that of the record that it may replace, so that the two are
+/// distinguishable.
+pub(crate) fn created_at(stamp: Stamp, seen: Option<&Header>) -> Timestamp {
+    seen.map_or(stamp.at, |seen| stamp.at.max(seen.created_at.shifted(1)))
 }
 
 impl Header {

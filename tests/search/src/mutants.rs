@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dynamodb_idempotency_protocol::fault_point::FaultPoint;
+#[allow(clippy::enum_glob_use, reason = "the table names nearly all of them")]
 use dynamodb_idempotency_protocol::fault_point::FaultPoint::*;
 
 use crate::explore::search;

@@ -31,15 +31,13 @@ pub(crate) struct Ledger {
     /// The callers whose record was removed by an operator, one bit each. They belong to an earlier life of
     /// the key, so their executions are not compared with those of the present one.
     removed: u8,
-    /// An operator has deleted a record, so that delayed requests that require an absent one are applied.
-    pub(crate) was_deleted: bool,
 }
 
 impl Ledger {
     /// The record was deleted, or replaced after its retention.
     pub(crate) fn reset(&mut self) {
-        let Self { applied, removed, was_deleted, .. } = *self;
-        *self = Self { applied, removed, was_deleted, ..Self::default() };
+        let Self { applied, removed, .. } = *self;
+        *self = Self { applied, removed, ..Self::default() };
     }
 
     /// An operator has removed the record of this owner.
@@ -93,7 +91,7 @@ impl State {
         }
         // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
         let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);
-        if has_given_back && self.is_locked_by(seat) && !row.expires && !self.ledger.was_deleted {
+        if has_given_back && self.is_locked_by(seat) && !row.expires {
             self.violate("a key that was released is locked again");
         }
         let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
@@ -235,11 +233,7 @@ impl State {
                     self.violate("reported that nothing was written, and it was applied");
                 }
                 // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
-                if holds_nothing
-                    && self.is_locked_by(seat)
-                    && !row.expires
-                    && !self.ledger.was_deleted
-                {
+                if holds_nothing && self.is_locked_by(seat) && !row.expires {
                     self.violate("a call that runs nothing leaves its key locked");
                 }
                 let is_last = seat == SEATS - 1;

@@ -40,6 +40,7 @@ pub(crate) struct Acquiring {
 
 /// What the responses have shown a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct Shown {
     /// A response has shown another owner with a live lease. A stale read does not count.
     pub(crate) another_at_work: bool,
@@ -83,7 +84,6 @@ pub(crate) struct Answer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct Execution {
     pub(crate) finish: Finish,
     pub(crate) does: Does,

@@ -9,7 +9,7 @@ use crate::condition::{Condition, Term};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::LeaseTerm;
 use crate::machine::{Cause, Reply};
-use crate::record::{Attempts, Header, State};
+use crate::record::{Attempts, Header, State, created_at};
 use crate::rules::MIN_LIMIT;
 use crate::time::{Now, Stamp, Timestamp};
 use crate::write::{Kind, Write};
@@ -117,10 +117,7 @@ impl Acquisition {
         match (intent, seen) {
             (Intent::Create, _) => self.start_from_scratch(stamp.at, 0),
             (Intent::Replace { attempts }, seen) => {
-                // Later than in the replaced record, so that the two are distinguishable.
-                let created_at =
-                    seen.map_or(stamp.at, |seen| stamp.at.max(seen.created_at.shifted(1)));
-                self.start_from_scratch(created_at, attempts);
+                self.start_from_scratch(created_at(stamp, seen.as_ref()), attempts);
             }
             (Intent::TakeOver, Some(seen)) => {
                 let number =

@@ -81,6 +81,14 @@ pub enum Renewal {
     Lost,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct KnownSteps {
+    /// Whether the record is known to have the map of steps.
+    have_map: bool,
+    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
+    were_sent: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finish {
     rules: Rules,
@@ -103,10 +111,7 @@ pub struct Finish {
     tries: Tries,
     /// The time of the last commit, which distinguishes it from the other completions of the execution.
     completed_at: Option<Timestamp>,
-    /// Whether the record is known to have the map of steps.
-    has_steps: bool,
-    /// Whether this execution has sent a step. Steps of earlier attempts do not count.
-    has_sent_step: bool,
+    steps: KnownSteps,
     retention: Retention<FinishResult>,
 }
 
@@ -189,7 +194,7 @@ impl Finish {
             attempts.created_at = None;
         }
         // A takeover keeps the steps of the record.
-        let has_steps = taken_over.as_ref().is_some_and(|record| record.steps.is_some());
+        let have_map = taken_over.as_ref().is_some_and(|record| record.steps.is_some());
         Self {
             rules,
             knowledge,
@@ -205,8 +210,7 @@ impl Finish {
             step: Step::Idle,
             tries: Tries::until(now.lasting(Duration::ZERO)),
             completed_at: None,
-            has_steps,
-            has_sent_step: false,
+            steps: KnownSteps { have_map, were_sent: false },
             retention: Retention::new(now.local.uptime),
         }
     }

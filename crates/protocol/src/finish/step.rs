@@ -59,7 +59,7 @@ impl StepWrite {
         let was_reading = std::mem::replace(&mut self.is_reading, false);
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) => {
-                tenure.has_steps = true;
+                tenure.steps.have_map = true;
                 Command::Return(StepResult::Stored)
             }
             Outcome::Write(WriteResult::Invalid(_)) => Command::Return(StepResult::Invalid),
@@ -95,8 +95,8 @@ impl StepWrite {
             return Self::lost(tenure);
         }
         let State::Pending { .. } = record.state else { return Command::Return(StepResult::Over) };
-        let is_new = record.steps.is_some() && !tenure.has_steps;
-        tenure.has_steps |= record.steps.is_some();
+        let is_new = record.steps.is_some() && !tenure.steps.have_map;
+        tenure.steps.have_map |= record.steps.is_some();
         if has_step {
             return Command::Return(StepResult::Stored);
         }
@@ -112,9 +112,9 @@ impl StepWrite {
     /// The first step of a record creates the map of steps. Once the step is stored, a delayed copy of the
     /// request changes nothing: the member already has this value, and a new map is rejected.
     fn send(&self, tenure: &mut Finish, now: Now) -> Command<StepResult> {
-        tenure.has_sent_step = true;
+        tenure.steps.were_sent = true;
         let held = tenure.held().unless(FaultPoint::StepUnfenced);
-        let condition = if tenure.has_steps { held } else { held.and(Term::NoSteps) };
+        let condition = if tenure.steps.have_map { held } else { held.and(Term::NoSteps) };
         let stamp = tenure.lease_expires_at();
         let state = State::Pending { lease_expires_at: stamp };
         let record = tenure.attempts.header(tenure.knowledge.me(), stamp, state, None, 0);
@@ -136,12 +136,12 @@ impl Finish {
     /// The write of a failed execution. `is_kept` says whether the policy keeps failures. A record that may have
     /// steps is always kept.
     pub const fn failure(&self, is_kept: bool) -> EndWrite {
-        let may_have_steps = self.has_steps || self.has_sent_step;
+        let may_have_steps = self.steps.have_map || self.steps.were_sent;
         if is_kept || may_have_steps { EndWrite::Keep } else { EndWrite::Release }
     }
 
     /// The write of an execution that has executed nothing. One that has sent a step has executed something.
     pub const fn undo(&self) -> EndWrite {
-        if self.has_sent_step { EndWrite::Keep } else { EndWrite::Undo }
+        if self.steps.were_sent { EndWrite::Keep } else { EndWrite::Undo }
     }
 }

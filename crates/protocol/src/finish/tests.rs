@@ -470,7 +470,7 @@ fn a_record_that_may_have_steps_is_kept() {
     let mut tenure = finish(true);
     assert_eq!((tenure.failure(false), tenure.undo()), (EndWrite::Release, EndWrite::Undo));
     assert_eq!(tenure.failure(true), EndWrite::Keep);
-    tenure.has_steps = true;
+    tenure.steps.have_map = true;
     // Steps of earlier attempts are put back by an undo.
     assert_eq!((tenure.failure(false), tenure.undo()), (EndWrite::Keep, EndWrite::Undo));
 }

@@ -3,7 +3,7 @@
 use super::{Command, EndWrite, Finish, FinishResult, Order, Purpose, Step};
 use crate::condition::{Condition, Term};
 use crate::fault_point::{FaultPoint, is_broken};
-use crate::record::{Header, State, Status, restored};
+use crate::record::{Header, State, Status, created_at, restored};
 use crate::retention::released_until;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
@@ -20,7 +20,8 @@ impl Finish {
     /// had a response.
     pub(super) fn carry_out(&mut self, now: Now, order: Order) -> Command {
         let Some(stamp) = now.stamp() else { return self.learn(now, order) };
-        self.attempts.created_at.get_or_insert(stamp.at);
+        let seen = self.knowledge.seen().record();
+        self.attempts.created_at.get_or_insert_with(|| created_at(stamp, seen));
         self.retention.stamped(stamp);
         let (write, purpose) = match order {
             Order::Commit => self.commit_write(stamp),
