@@ -137,7 +137,7 @@ impl Idempotency {
 }
 
 /// Converts the error into Lambda's report of a failed invocation: `Idempotency.` and the
-/// [`ErrorKind`](crate::ErrorKind), which alarms can match.
+/// [`ErrorKind`], which alarms can match.
 impl From<Error> for Diagnostic {
     fn from(error: Error) -> Self {
         diagnostic(error.details())

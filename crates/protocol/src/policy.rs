@@ -85,7 +85,7 @@ pub enum Completed {
     /// read, or that are safe to repeat but not to run concurrently.
     ///
     /// The caller gets the handler's answer even if DynamoDB does not confirm the release. Steps, commits and
-    /// transactions are [`ErrorKind::InvalidUse`], and a reconcile hook is a configuration error. `attempt`
+    /// transactions are `ErrorKind::InvalidUse`, and a reconcile hook is a configuration error. `attempt`
     /// grows from run to run, and starts again at 1 an hour after the last one. An answer that was stored
     /// under `Replay` is replayed until its retention is over.
     Release,

@@ -272,6 +272,7 @@ pub(crate) const ALL: &[Row] = &[
     Row {
         has_operator: true,
         roles: [TRANSACT, COMMIT, RUN],
+        bound: (2, 1),
         ..row("operator-transaction-beside-commit", RUN)
     },
     Row {
