@@ -9,7 +9,9 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::Table;
-use super::error_code::{LEFT_OUT, Response, says};
+use super::error_code::Response;
+#[cfg(feature = "admin")]
+use super::error_code::{LEFT_OUT, says};
 use super::request_error::{DynamoError, RequestError};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};

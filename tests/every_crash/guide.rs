@@ -173,7 +173,7 @@ mod third_parties {
             cards: &Cards,
             order: &str,
             amount: u64,
-        ) -> Result<String, RunError<RunError<CardsDown>>> {
+        ) -> Result<String, RunError<CardsDown>> {
             idempotency
                 .operation("charge")
                 .key(order)
@@ -190,6 +190,7 @@ mod third_parties {
                     execution.step("charge", cards.charge(&key, amount)).await
                 })
                 .await
+                .map_err(RunError::flatten)
         }
     }
 
