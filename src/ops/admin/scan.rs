@@ -227,6 +227,10 @@ impl<'a> Admin<'a> {
         after: Option<&str>,
     ) -> Result<Page, Error> {
         let table = self.table();
+        if part > 0 && table.schema.partition().is_some() {
+            // Part 0 is a query of the only partition.
+            return Ok(Page { page_size: self.page_size, ..Page::default() });
+        }
         let status = match select {
             Select::All | Select::Expired | Select::PartItems | Select::RecordItems => None,
             Select::Pending => Some(Status::Pending),
