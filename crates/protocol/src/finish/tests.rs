@@ -25,7 +25,8 @@ fn finish_under(rules: Rules, is_protected: bool) -> Finish {
     if is_protected {
         knowledge.see(Some(pending(ME)));
     }
-    let grant = Grant { knowledge, taken_over: None, attempts: Attempts::FIRST };
+    let attempts = Attempts { created_at: Some(START.wall), ..Attempts::FIRST };
+    let grant = Grant { knowledge, taken_over: None, attempts };
     let window = rules.window(now(), rules.deadline, lease_end(), None).filter(|_| is_protected);
     assert_eq!(window.is_some(), is_protected);
     Finish::new(grant, rules, window, now())
@@ -342,6 +343,15 @@ fn a_commit_that_is_closed_off_by_another_end_of_the_lease_was_not_applied() {
     let renewed = lasting_until(lease_end().shifted(5_000));
     let closed = finish.replied(now(), &rejected(Some(renewed)));
     assert!(matches!(closed, Command::Return(FinishResult::NotCommitted(_))), "{closed:?}");
+}
+
+#[test]
+fn an_execution_without_a_record_is_created_later_than_the_record_it_has_seen() {
+    let mut owner = finish(false);
+    let released = record(OTHER, State::Released);
+    owner.knowledge.see(Some(released.clone()));
+    let write = sent(owner.commit(now(), a_second()));
+    assert!(write.record.created_at > released.created_at, "{write:?}");
 }
 
 #[test]
