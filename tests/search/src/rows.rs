@@ -208,7 +208,10 @@ pub(crate) const ALL: &[Row] = &[
     row("reject-takeover", with(REJECTING)),
     row("reconcile", with(HOOKED)),
     row("release", RELEASE),
-    row("release-wait", Role { completed: Completed::Release, ..with(WAITING) }),
+    Row {
+        bound: (2, 1),
+        ..row("release-wait", Role { completed: Completed::Release, ..with(WAITING) })
+    },
     row("read-first", Role { first: CONSISTENT, ..RUN }),
     row("read-first-stale", Role { first: STALE, ..RUN }),
     row("open", with(OPEN)),
@@ -226,9 +229,10 @@ pub(crate) const ALL: &[Row] = &[
         Role { work: Work::Transact, deadline: Some(Duration::from_secs(3)), ..NEW },
     ),
     Row { roles: [TRANSACT, RELEASE, TRANSACT], ..row("transaction-beside-release", RUN) },
-    Row { roles: [COMMIT, RELEASE, COMMIT], ..row("commit-beside-release", RUN) },
+    Row { roles: [COMMIT, RELEASE, COMMIT], bound: (2, 1), ..row("commit-beside-release", RUN) },
     Row {
         roles: [Role { work: Work::Steps, ..RUN }, RELEASE, Role { work: Work::Steps, ..RUN }],
+        bound: (2, 1),
         ..row("steps-beside-release", RUN)
     },
     Row {
@@ -264,7 +268,7 @@ pub(crate) const ALL: &[Row] = &[
     row("slow-clock-commit", Role { work: Work::Commit, skew: -WRONG, is_new: true, ..with(OPEN) }),
     row("first-call", NEW),
     Row { clocks_fail: true, ..row("clocks-transaction", TRANSACT) },
-    Row { clocks_fail: true, jump: OVER_A_DAY, ..row("clocks-retention", RUN) },
+    Row { clocks_fail: true, jump: OVER_A_DAY, bound: (2, 1), ..row("clocks-retention", RUN) },
     Row { clocks_fail: true, jump: OVER_A_DAY, ..row("clocks-retention-transaction", TRANSACT) },
     Row { has_operator: true, ..row("operator", RUN) },
     Row { has_operator: true, ..row("operator-commit", COMMIT) },
