@@ -113,7 +113,7 @@ impl<Hook> Call<Hook> {
     /// # async fn post() -> Result<u32, String> { Ok(7) }
     ///
     /// async fn pay(idempotency: &Idempotency) -> Result<u32, RunError<String>> {
-    ///     let call = idempotency.operation("charge").key("order-42").replay_errors();
+    ///     let call = idempotency.operation("charge").key("order-42").replay_errors::<String>();
     ///     call.run(async |_| Ok::<_, String>(post().await? + 1)).await
     /// }
     /// ```
