@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{AttributeValue, ConsumedCapacity, ReturnConsumedCapacity};
 use futures_util::TryFutureExt;
 
 use super::expression::{Change, Expression};
-use super::request_error::{DynamoError, RequestError};
+use super::request_error::DynamoError;
 use super::{Consistency, Reply, Table, WriteResult};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
@@ -170,16 +170,14 @@ impl Table {
         let (answer, seen) = self.send(request, self.request_timeout).await;
         let outcome = answer.map_err(|error| {
             let timed_out = error.is_timeout();
-            let error = match &error {
-                RequestError::NotExecuted(denied)
-                    if denied.code() == Some("AccessDeniedException") =>
-                {
-                    let (table, says) = (&self.name, denied.message().unwrap_or("no detail"));
+            let error = match error.denied() {
+                Some(says) => {
+                    let table = &self.name;
                     let message =
                         format!("grant {action} on table `{table}` (DynamoDB says: {says})");
                     Error::new(ErrorKind::Configuration, message)
                 }
-                _ => error.explain(&self.name),
+                None => error.explain(&self.name),
             };
             if timed_out { NoPage::TimedOut(error) } else { NoPage::Failed(error) }
         });

@@ -10,8 +10,6 @@ use aws_sdk_dynamodb::types::{
 
 use super::Table;
 use super::error_code::Response;
-#[cfg(feature = "admin")]
-use super::error_code::{LEFT_OUT, says};
 use super::request_error::{DynamoError, RequestError};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
@@ -102,7 +100,7 @@ impl Table {
     /// Returns what an error or a log may contain of DynamoDB's message.
     #[cfg(feature = "admin")]
     pub(crate) fn says(error: &impl ProvideErrorMetadata) -> String {
-        says(error).unwrap_or_else(|| LEFT_OUT.to_owned())
+        super::error_code::says(error)
     }
 
     /// Returns the error of a request that was sent without a time limit of the crate.

@@ -73,12 +73,13 @@ fn meaning(code: &str) -> Option<Meaning> {
     CODES.iter().find(|(name, _)| *name == code).map(|(_, meaning)| *meaning)
 }
 
-/// Returns the part of DynamoDB's message that an error or a log may contain.
-pub(super) fn says(error: &impl ProvideErrorMetadata) -> Option<String> {
-    says_of(error.code(), error.message())
+/// Returns the part of DynamoDB's message that an error or a log may contain, or says that nothing of it is
+/// known to be safe.
+pub(super) fn says(error: &impl ProvideErrorMetadata) -> String {
+    says_of(error.code(), error.message()).unwrap_or_else(|| LEFT_OUT.to_owned())
 }
 
-/// [`says`] of the reason for which a transaction was canceled.
+/// The part that is known to be safe of a message with this code.
 pub(super) fn says_of(code: Option<&str>, message: Option<&str>) -> Option<String> {
     match code.and_then(meaning) {
         None | Some(Meaning::Invalid) => without_values(message?),
@@ -93,7 +94,7 @@ pub(super) fn says_of(code: Option<&str>, message: Option<&str>) -> Option<Strin
 }
 
 /// Stands for a message of which nothing is known to be safe.
-pub(super) const LEFT_OUT: &str = "its message is left out, because it can quote the request";
+const LEFT_OUT: &str = "its message is left out, because it can quote the request";
 
 /// The cause of an error with which DynamoDB responded: the code and the request's id, for AWS Support.
 #[derive(Debug, derive_more::Display)]
@@ -115,8 +116,7 @@ impl Response {
 /// Returns the error for the caller: what happened, and who can fix it.
 pub(super) fn explain(table: &str, error: &impl ProvideErrorMetadata) -> Error {
     let code = error.code().unwrap_or("an unnamed error");
-    let said = says(error);
-    let detail = said.as_deref().unwrap_or(LEFT_OUT);
+    let detail = says(error);
     let configuration = |message: String| Error::new(ErrorKind::Configuration, message);
     let explained = match meaning(code) {
         Some(Meaning::NoTable) => configuration(format!(
@@ -134,7 +134,7 @@ pub(super) fn explain(table: &str, error: &impl ProvideErrorMetadata) -> Error {
         )),
         Some(Meaning::Forbidden) => configuration(format!(
             "DynamoDB denies access to table `{table}` ({code}): {}",
-            needs(denied_action(detail))
+            needs(denied_action(&detail))
         )),
         Some(Meaning::Unsigned(cause)) => configuration(format!(
             "DynamoDB denies access to table `{table}` ({code}): the request arrived without a complete \

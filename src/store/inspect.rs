@@ -1,14 +1,10 @@
 //! Checks the caller's permissions on the table, with requests that change nothing.
 
-use std::pin::Pin;
-
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::error_code::{LEFT_OUT, says};
 use super::expression::{Change, Expression};
 use super::request_error::{DynamoError, RequestError};
-use super::{Consistency, Reply, Table};
+use super::{Consistency, Table};
 use crate::error::Error;
 use crate::protocol::Condition;
 use crate::store::key::RecordKey;
@@ -59,7 +55,8 @@ impl Table {
     /// Reads the item of a key, eventually consistent.
     pub(crate) async fn try_read(&self, key: &RecordKey) -> Inspection<()> {
         let request = self.get_request(key, Consistency::Eventual).send();
-        self.inspect(Box::pin(request)).await.outcome.map(drop)
+        let (answer, _) = self.send(Box::pin(request), self.request_timeout).await;
+        answer.map(drop).map_err(|error| self.obstacle(error))
     }
 
     /// Tries whether `access` is permitted, on a key that no record has. A write requires an owner
@@ -97,20 +94,9 @@ impl Table {
         }
     }
 
-    /// Sends a test request.
-    pub(super) async fn inspect<T, E: Into<DynamoError>>(
-        &self,
-        request: Pin<Box<impl Future<Output = Result<T, SdkError<E>>>>>,
-    ) -> Reply<Inspection<T>> {
-        let (answer, seen) = self.send(request, self.request_timeout).await;
-        Reply::new(answer.map_err(|error| self.obstacle(error)), seen.time)
-    }
-
     fn obstacle(&self, error: RequestError) -> Obstacle {
-        if let RequestError::NotExecuted(error) = &error
-            && error.code() == Some("AccessDeniedException")
-        {
-            return Obstacle::Denied(says(error).unwrap_or_else(|| LEFT_OUT.to_owned()));
+        if let Some(says) = error.denied() {
+            return Obstacle::Denied(says);
         }
         let is_unknown = error.is_unknown();
         let error = error.explain(&self.name);

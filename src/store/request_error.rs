@@ -7,7 +7,7 @@ pub(super) use aws_sdk_dynamodb::Error as DynamoError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use super::WriteResult;
-use super::error_code::{NoCredentials, chain, explain};
+use super::error_code::{NoCredentials, chain, explain, says};
 use crate::error::{Error, ErrorKind};
 
 /// Why a request has no result.
@@ -48,6 +48,16 @@ impl RequestError {
     /// Whether the request may have been executed.
     pub(super) const fn is_unknown(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Lost(_) | Self::TimedOut(_))
+    }
+
+    /// What DynamoDB says, if IAM denies the request.
+    pub(super) fn denied(&self) -> Option<String> {
+        match self {
+            Self::NotExecuted(error) if error.code() == Some("AccessDeniedException") => {
+                Some(says(error))
+            }
+            _ => None,
+        }
     }
 
     /// Whether there was no response in time.

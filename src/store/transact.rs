@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
     TransactWriteItem,
 };
 
-use super::error_code::{LEFT_OUT, Response, explain, says, says_of};
+use super::error_code::{Response, explain, says, says_of};
 use super::expression::Expression;
 use super::request_error::{DynamoError, RequestError};
 use super::{Reply, Table, WriteResult, result_name};
@@ -114,7 +114,7 @@ impl Table {
         let unavailable = |message: &str| explained(ErrorKind::Unavailable, message.to_owned());
         let (error, is_open) = match error.code() {
             Some("ValidationException") => {
-                let rejected = rejected_as_invalid(None, says(&error).as_deref());
+                let rejected = rejected_as_invalid(None, &says(&error));
                 return (WriteResult::ItemsRejected(rejected), false);
             }
             Some("IdempotentParameterMismatchException") => {
@@ -128,7 +128,7 @@ impl Table {
                 (explained(ErrorKind::Configuration, self.table_missing(items)), false)
             }
             Some("AccessDeniedException") => {
-                (explained(ErrorKind::Configuration, denied(says(&error).as_deref())), false)
+                (explained(ErrorKind::Configuration, denied(&says(&error))), false)
             }
             _ => (explain(&self.name, &error), false),
         };
@@ -152,11 +152,10 @@ impl Table {
     }
 }
 
-fn denied(says: Option<&str>) -> String {
+fn denied(says: &str) -> String {
     format!(
         "DynamoDB denies the transaction: each item in it needs its own permission \
-         (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {}",
-        says.unwrap_or(LEFT_OUT)
+         (dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem). {says}"
     )
 }
 
@@ -209,13 +208,12 @@ fn is_invalid(reason: &CancellationReason) -> bool {
 
 fn invalid(index: Option<usize>, reason: &CancellationReason) -> Error {
     let message = says_of(reason.code.as_deref(), reason.message.as_deref());
-    rejected_as_invalid(index, message.as_deref().or(reason.code.as_deref()))
+    rejected_as_invalid(index, message.as_deref().unwrap_or_else(|| code(reason)))
 }
 
 /// The error of a transaction that DynamoDB rejected as invalid. `index` is the item that it names.
-fn rejected_as_invalid(index: Option<usize>, says: Option<&str>) -> Error {
+fn rejected_as_invalid(index: Option<usize>, says: &str) -> Error {
     let rejected = index.map_or("the transaction".to_owned(), |index| format!("item {index}"));
-    let says = says.unwrap_or(LEFT_OUT);
     Error::invalid_transaction(format!("DynamoDB rejects {rejected}: {says}"))
 }
 
