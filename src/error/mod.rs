@@ -260,6 +260,14 @@ impl Error {
         Self::new(ErrorKind::InvalidTransaction, message)
     }
 
+    /// DynamoDB responded, but did not show its time.
+    pub(crate) fn no_store_time() -> Self {
+        let message = "DynamoDB's responses have no `Date` header, so its time is unknown and nothing was run. Let \
+                       the header pass through what is between this program and DynamoDB, or declare \
+                       Builder::local_store_time()";
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
     /// Marks the error of a step whose work ran.
     pub(crate) fn of_step_that_ran(mut self) -> Self {
         self.details.step_ran = true;

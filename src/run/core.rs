@@ -48,7 +48,7 @@ impl Core {
         time: Option<crate::clock::StoreTime>,
     ) -> Result<crate::clock::Timestamp, Error> {
         let judging = self.table.clock.judging_time(time, self.clock_tolerance);
-        judging.ok_or_else(crate::run::errors::no_store_time)
+        judging.ok_or_else(Error::no_store_time)
     }
 
     /// Removes the cached answer of a record that this process has changed.

@@ -46,13 +46,6 @@ pub(crate) fn in_progress(lease_left: Duration) -> Error {
     Error::new(ErrorKind::InProgress { retry_after }, message)
 }
 
-pub(crate) fn no_store_time() -> Error {
-    let message = "DynamoDB's responses have no `Date` header, so its time is unknown and nothing was run. Let \
-                   the header pass through what is between this program and DynamoDB, or declare \
-                   Builder::local_store_time()";
-    Error::new(ErrorKind::Unavailable, message)
-}
-
 pub(crate) fn abandoned() -> Error {
     let message = "an earlier execution ended without an answer and may not be repeated: look whether \
                    its effect exists";

@@ -89,9 +89,7 @@ impl Table {
             return Ok(stamp);
         }
         self.read(key, Consistency::Strong, self.request_timeout).await.outcome?;
-        self.clock.moment().stamp().ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "DynamoDB did not respond: its time is unknown")
-        })
+        self.clock.moment().stamp().ok_or_else(Error::no_store_time)
     }
 
     /// Reads one segment of the table, as a parallel scan does. A table with a composite key has all

@@ -231,19 +231,10 @@ fn pieces(text: &str) -> Vec<Piece> {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::super::signature::TEXT;
+    use super::super::signature::tests::parts;
     use super::*;
     use crate::clock::Timestamp;
-
-    fn parts(headers: &[(&str, &str)]) -> Parts {
-        let mut request = Request::post("/");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        request.body(()).unwrap().into_parts().0
-    }
 
     /// The example of <https://docs.slack.dev/authentication/verifying-requests-from-slack>.
     #[test]

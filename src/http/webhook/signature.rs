@@ -176,14 +176,15 @@ pub(super) fn from_base64(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::cell::Cell;
 
     use http::{HeaderValue, Request};
 
     use super::*;
 
-    fn parts(headers: &[(&str, &str)]) -> Parts {
+    /// The head of a request with these headers.
+    pub(in crate::http::webhook) fn parts(headers: &[(&str, &str)]) -> Parts {
         let mut request = Request::post("/");
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -21,7 +21,7 @@ use crate::protocol::{
 use crate::run::call::{CallContext, End};
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
-use crate::run::errors::{abandoned, in_progress, mismatch, no_store_time, too_late};
+use crate::run::errors::{abandoned, in_progress, mismatch, too_late};
 use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Resolved};
 use crate::signals::{self, Ending};
@@ -271,7 +271,7 @@ impl<'a> Caller<'a> {
                                request took as long as the lease. Try again; if it persists, use a longer lease";
                 Error::new(ErrorKind::Unavailable, message)
             }
-            Reason::NoStoreTime => no_store_time(),
+            Reason::NoStoreTime => Error::no_store_time(),
             Reason::Error => self.session.take_error(),
         };
         Err(error.into())

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use dynamodb_idempotency::policy::{Lease, Outage};
-use dynamodb_idempotency::{ErrorKind, Idempotency, Transaction};
+use dynamodb_idempotency::policy::{KeyForm, Lease, Outage};
+use dynamodb_idempotency::{ErrorKind, Idempotency, Scope, Transaction};
 
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
@@ -178,6 +178,19 @@ async fn a_process_that_no_response_has_shown_store_time_runs_nothing() {
         assert_eq!(preflight.kind(), ErrorKind::Configuration);
         assert!(preflight.to_string().contains("`Date`"), "{preflight}");
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_no_response_has_shown_store_time_blocks_nothing() {
+    let (store, link) = (Store::open().await, Link::default());
+    link.wire.drop_date();
+    let idempotency = store.starting(&link).build().unwrap();
+    let (scope, day) = (Scope::new("charge"), Duration::from_secs(86_400));
+    let blocked = idempotency.admin().block(&scope, "k", KeyForm::Verbatim, day).await;
+    let error = blocked.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("`Date`"), "{error}");
+    assert_eq!(store.item("charge#k").await, None);
 }
 
 /// A response without a `Date` is judged by the last one that had one, whatever the wall clock shows.
