@@ -1,7 +1,7 @@
 //! Pooled connections that look open and carry nothing any more, as after a NAT gateway has forgotten them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{Credentials, Region};
@@ -20,8 +20,8 @@ struct Nat {
     /// Holds the first request of each of the first connections until all of them are open.
     together: Barrier,
     opened: AtomicUsize,
-    /// Connections that are open when it becomes true carry nothing from then on.
-    forgets: AtomicBool,
+    /// Connections with a smaller number carry nothing any more.
+    forgotten: AtomicUsize,
     swallowed: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ impl Nat {
         tokio::spawn(async move { tokio::io::copy(&mut from_store, &mut to_client).await });
         let (mut bytes, mut is_first) = (vec![0; 64 * 1024], true);
         while let Ok(length @ 1..) = from_client.read(&mut bytes).await {
-            if number < CONNECTIONS && self.forgets.load(Ordering::SeqCst) {
+            if number < self.forgotten.load(Ordering::SeqCst) {
                 self.swallowed.fetch_add(1, Ordering::SeqCst);
                 return std::future::pending().await;
             }
@@ -62,7 +62,7 @@ async fn dead_connections_cost_one_try_together() {
         store: store.endpoint().trim_start_matches("http://").to_owned(),
         together: Barrier::new(CONNECTIONS),
         opened: AtomicUsize::default(),
-        forgets: AtomicBool::default(),
+        forgotten: AtomicUsize::default(),
         swallowed: AtomicUsize::default(),
     });
     let serving = tokio::spawn(Arc::clone(&nat).serve(listener));
@@ -78,9 +78,11 @@ async fn dead_connections_cost_one_try_together() {
     for warmed in futures::future::join_all(warm).await {
         warmed.unwrap();
     }
-    assert_eq!(nat.opened.load(Ordering::SeqCst), CONNECTIONS);
+    // More if a request was sent before the connection of the one before it was idle again.
+    let opened = nat.opened.load(Ordering::SeqCst);
+    assert!(opened >= CONNECTIONS, "{opened}");
 
-    nat.forgets.store(true, Ordering::SeqCst);
+    nat.forgotten.store(opened, Ordering::SeqCst);
     let outcome = call("k".to_owned()).await;
     assert_eq!(outcome.unwrap(), executed(u32::try_from(CONNECTIONS).unwrap() + 1, 1));
     assert_eq!(nat.swallowed.load(Ordering::SeqCst), 1);
