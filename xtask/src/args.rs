@@ -27,8 +27,6 @@ pub(crate) enum Command {
     /// Cost of a call compared with plain SDK calls; writes benches/figures.md. Runs `benches/measure`
     #[command(disable_help_flag = true)]
     Bench(MeasureOptions),
-    /// Formatting, links, lints, docs, doc tests, feature promises, package, dependencies, infra
-    Check(CheckOptions),
     /// Cost of answers, measured on DynamoDB Local; writes tests/cost/figures.md. Runs `benches/measure`
     #[command(disable_help_flag = true)]
     Cost(MeasureOptions),
@@ -37,10 +35,6 @@ pub(crate) enum Command {
     /// Their binaries under the Lambda Runtime Interface Emulator, DynamoDB Local behind it with the SAM
     /// template's tables. Linux; needs Python; fetches the SAM CLI, which brings the emulator, once.
     E2e(E2eOptions),
-    /// The SAM template and the CDK app: lints, tests, comparison with the crate
-    ///
-    /// Needs Python and Node.js; fetches pinned tools once.
-    Infra,
     /// The tests of the local example's page in headless Chromium
     ///
     /// Needs Node.js and Chromium; fetches one pinned package once.
@@ -50,12 +44,14 @@ pub(crate) enum Command {
     /// Fails if the payments function exceeds its limit. Builds for release, which takes minutes.
     /// Linux; needs Python.
     Size(SizeOptions),
-    /// All tests on the embedded engine, the page in Chromium, then the suites on DynamoDB Local
-    Test(TestOptions),
     /// Random schedules of lost, delayed and repeated requests, pauses and crashes, on a model store
     ///
     /// With `--kills`: kills that many processes on DynamoDB Local, and checks the result (needs Java).
     Torture(TortureOptions),
+    /// All checks: formatting, lints, documents, infra, tests on DynamoDB Local, every state, end to end
+    ///
+    /// What `cargo test` runs is not run again, except on DynamoDB Local.
+    Verify(VerifyOptions),
 }
 
 #[derive(Args, Debug, PartialEq)]
@@ -73,8 +69,8 @@ pub(crate) struct MeasureOptions {
 }
 
 #[derive(Args, Debug, Default, PartialEq)]
-pub(crate) struct CheckOptions {
-    /// Run only these checks: a name or a part of it, such as imports, links, 'only http'; an unknown name
+pub(crate) struct VerifyOptions {
+    /// Run only these checks: a name or a part of it, such as links, infra, 'only http'; an unknown name
     /// prints all names
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -101,22 +97,6 @@ pub(crate) struct SizeOptions {
     /// Check in seconds that the command works: with debug builds, without a limit
     #[arg(long)]
     pub(crate) smoke: bool,
-}
-
-#[derive(Args, Debug, Default, PartialEq)]
-pub(crate) struct TestOptions {
-    /// Do not run the suites on DynamoDB Local
-    #[arg(long)]
-    pub(crate) embedded_only: bool,
-    /// Fail if DynamoDB Local is not available; otherwise it is skipped
-    #[arg(long)]
-    pub(crate) require_dynamodb_local: bool,
-    /// Fail if Chromium is not available; otherwise it is skipped
-    #[arg(long)]
-    pub(crate) require_browser: bool,
-    /// Passed to the test binaries: a filter, --nocapture ...
-    #[arg(last = true, value_name = "ARGS")]
-    pub(crate) binary_args: Vec<String>,
 }
 
 #[derive(Args, Debug, Default, PartialEq)]
@@ -166,20 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn test_passes_on_what_follows_the_separator() {
+    fn e2e_passes_on_what_follows_the_separator() {
         let binary_args = ["lease", "--help", "--", "--nocapture"].map(String::from).to_vec();
-        let expected =
-            TestOptions { require_dynamodb_local: true, binary_args, ..TestOptions::default() };
-        let line = "test --require-dynamodb-local -- lease --help -- --nocapture";
-        assert_eq!(parse(line).unwrap(), Command::Test(expected));
+        let expected = E2eOptions { binary_args, bootstraps: None };
+        let line = "e2e -- lease --help -- --nocapture";
+        assert_eq!(parse(line).unwrap(), Command::E2e(expected));
     }
 
     /// A command that CI never runs could break unnoticed when a test or a flag is renamed.
     #[test]
     fn ci_runs_every_command() {
         let ci = [include_str!("../../.ci/run"), include_str!("../../.github/workflows/ci.yml")];
-        // `infra` is a part of `check`, and `playground` of `test`.
-        let within = ["infra", "playground"];
+        // Parts of `verify`.
+        let within = ["e2e", "playground"];
         for command in Cli::command().get_subcommands().map(clap::Command::get_name) {
             let call = format!("cargo xtask {command}");
             let is_called = ci.iter().any(|file| file.contains(&call));
@@ -190,9 +169,9 @@ mod tests {
     #[test]
     fn an_invalid_line_is_rejected_with_the_reason() {
         for (line, reason) in [
-            ("tset", "'tset'"),
-            ("test lease", "'lease'"),
-            ("infra -- sam", "'sam'"),
+            ("verfy", "'verfy'"),
+            ("e2e lease", "'lease'"),
+            ("torture --what", "'--what'"),
             ("torture --minutes 1 --sabotage answer", "--kills"),
         ] {
             let error = parse(line).unwrap_err().to_string();

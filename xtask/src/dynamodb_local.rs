@@ -78,7 +78,7 @@ impl fmt::Display for Unavailable {
 }
 
 /// The user's endpoint. An empty variable counts as unset.
-pub(crate) fn endpoint_from_environment() -> Option<String> {
+fn endpoint_from_environment() -> Option<String> {
     env::var(ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty())
 }
 
@@ -87,20 +87,28 @@ pub(crate) fn endpoint_from_environment() -> Option<String> {
 /// # Errors
 /// If neither is possible.
 pub fn required(target: &Path) -> Result<Server> {
+    available(target)?.map_err(|reason| anyhow!("DynamoDB Local is {reason}"))
+}
+
+/// Returns the server in the environment, or starts one, or says why that is not possible here.
+///
+/// # Errors
+/// If the server in the environment does not respond.
+pub(crate) fn available(target: &Path) -> Result<Result<Server, Unavailable>> {
     match endpoint_from_environment() {
-        Some(endpoint) => running(&endpoint),
-        None => start(target).map_err(|reason| anyhow!("DynamoDB Local is {reason}")),
+        Some(endpoint) => running(&endpoint).map(Ok),
+        None => Ok(start(target)),
     }
 }
 
 /// Returns the server at `endpoint`, if it accepts connections.
-pub(crate) fn running(endpoint: &str) -> Result<Server> {
+fn running(endpoint: &str) -> Result<Server> {
     probe::connect(endpoint).with_context(|| format!("{ENDPOINT} is {endpoint}, but"))?;
     Ok(Server { endpoint: endpoint.to_owned(), origin: "running already", process: None })
 }
 
 /// Starts a server in the first way that works.
-pub(crate) fn start(target: &Path) -> Result<Server, Unavailable> {
+fn start(target: &Path) -> Result<Server, Unavailable> {
     let cache = target.join("dynamodb-local");
     let mut tried = Vec::new();
     for (way, start) in WAYS {

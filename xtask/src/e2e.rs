@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     args::E2eOptions,
     dynamodb_local::{self, Server},
-    infra, test,
+    infra,
     tools::{install_python, succeeds},
     workspace::Workspace,
 };
@@ -104,14 +104,13 @@ fn run_scenarios(
     let file = folder.join(format!("deployment-{}.json", process::id()));
     fs::create_dir_all(&folder)?;
     fs::write(&file, format!("{deployment:#}\n"))?;
-    let args = ["test", "--workspace", "--all-features", "--test", "e2e", "--", "--ignored"];
     // The program of the command line is built for its tests.
-    let built = [&args[..5], &["--test", "cli", "--no-run"]].concat();
-    ensure!(succeeds(&mut workspace.cargo(built))?, "the command line could not be built");
-    let mut command = workspace.cargo(args);
+    let mut built = workspace.cargo_all("test", &["--test", "e2e", "--test", "cli", "--no-run"]);
+    ensure!(succeeds(&mut built)?, "the command line could not be built");
+    let mut command = workspace.cargo_all("test", &["--test", "e2e", "--", "--ignored"]);
     command.args(&options.binary_args).env("E2E_DEPLOYMENT", &file);
-    let engine = format!("Runtime Interface Emulator, DynamoDB Local ({})", server.origin());
-    let passed = test::run_suite("e2e", &engine, command);
+    println!("    with the Runtime Interface Emulator and DynamoDB Local ({})", server.origin());
+    let passed = succeeds(&mut command);
     fs::remove_file(&file)?;
     passed
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask infra`: the SAM template, the CDK app and constructs, and the Terraform module in `infra/`.
+//! `cargo xtask verify infra`: the SAM template, the CDK app and constructs, and the Terraform module in `infra/`.
 //!
 //! Nothing here asks for an AWS account, and nothing is built that would be deployed. The network is
 //! for the tools alone, whose versions are pinned: they are installed once, and again when their
@@ -31,16 +31,7 @@ pub(crate) fn missing() -> Option<String> {
     tools::missing(TOOLS)
 }
 
-/// `false` if something is wrong; what has been printed then.
-pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
-    if let Some(missing) = missing() {
-        println!("infra: {missing}");
-        return Ok(false);
-    }
-    check(workspace)
-}
-
-/// As [`run`], where nothing is missing.
+/// `false` if something is wrong; what has been printed then. Nothing may be missing.
 pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
     let infra = Infra::of(workspace);
     fs::create_dir_all(&infra.work)?;

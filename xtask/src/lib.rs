@@ -1,13 +1,12 @@
 //! The project's own commands; `cargo xtask --help` lists them. What is public here is what
 //! `benches/measure` needs as well.
 //!
-//! There is one list of checks and one way to test. Continuous integration runs `check`, `test` and
-//! `e2e` and nothing else (`.ci/run`), so what passes on your machine passes there.
+//! There is one list of checks. Continuous integration runs `cargo test` and `verify` (`.ci/run`), so what
+//! passes on your machine passes there.
 
 pub mod archive;
 mod args;
 mod arm64;
-mod check;
 pub mod command;
 pub mod dynamodb_local;
 pub mod e2e;
@@ -15,9 +14,10 @@ mod infra;
 mod playground;
 mod search;
 mod size;
-mod test;
+mod suites;
 mod tools;
 mod torture;
+mod verify;
 pub mod workspace;
 
 use std::process::ExitCode;
@@ -53,17 +53,15 @@ fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Arm64(options) => arm64::run(&options),
         Command::Bench(options) => measure("bench", &options),
-        Command::Check(options) => check::run(&options),
         Command::Cost(options) => measure("cost", &options),
         Command::E2e(options) => e2e::run(&options),
-        Command::Infra => infra::run(&workspace::Workspace::load()?),
         Command::Playground(options) => {
             playground::run(&workspace::Workspace::load()?, options.screenshot)
         }
         Command::Size(options) => size::run(&options),
-        Command::Test(options) => test::run(&options),
         Command::Torture(options) if options.kills.is_none() => search::run(&options),
         Command::Torture(options) => torture::run(&options),
+        Command::Verify(options) => verify::run(&options),
     }
 }
 

@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     command::quiet,
+    suites,
     tools::{self, NODE, NPM, install_node, succeeds},
     workspace::Workspace,
 };
@@ -43,9 +44,7 @@ pub(crate) fn run(workspace: &Workspace, renew_screenshot: bool) -> Result<bool>
         println!("playground: {missing}");
         return Ok(false);
     }
-    // The whole workspace: a narrower selection would be another set of features, and build the SDK.
-    let mut build = workspace.cargo(["build", "--workspace", "--all-features", "--examples"]);
-    if !succeeds(&mut build)? || !check(workspace)? {
+    if !check(workspace)? {
         return Ok(false);
     }
     if renew_screenshot {
@@ -57,8 +56,11 @@ pub(crate) fn run(workspace: &Workspace, renew_screenshot: bool) -> Result<bool>
     Ok(true)
 }
 
-/// As [`run`], where nothing is missing and the examples are built.
+/// As [`run`], where nothing is missing.
 pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
+    if !suites::build_examples(workspace)? {
+        return Ok(false);
+    }
     let page = workspace.root.join("lambda-example/tests/page");
     let pictures = screenshots(workspace);
     fs::create_dir_all(&pictures)?;

@@ -1,5 +1,5 @@
 //! `cargo xtask torture` without kills: the random part of the fault search (`tests/faults/`) for as
-//! long as one likes, each time from another seed. `cargo xtask test` runs the exhaustive part, and some
+//! long as one likes, each time from another seed. `cargo xtask verify` runs the exhaustive part, and some
 //! schedules of this one, the same each time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,12 +22,13 @@ pub(crate) fn run(options: &TortureOptions) -> Result<bool> {
     let fresh = seconds << 32 | u64::from(std::process::id() & 0xff) << 24;
     let seed = options.seed.unwrap_or(fresh);
     // The profile `torture` shares no artifacts with the tests, so only this package is built.
-    let package = ["--profile", "torture", "--package", PACKAGE, "--all-features"];
-    let tested = ["--workspace", "--all-features"];
-    let selection = if options.smoke { &tested[..] } else { &package[..] };
-    let args = ["test"].iter().chain(selection).chain(&["--test", "faults"]);
-    let filter = ["--", "--nocapture", "random_schedules"];
-    let mut command = workspace.cargo(args.chain(&filter).copied());
+    let mut command = if options.smoke {
+        workspace.cargo_all("test", &[])
+    } else {
+        let package = ["--package", PACKAGE, "--all-features"];
+        workspace.cargo(["test", "--profile", "torture"].into_iter().chain(package))
+    };
+    command.args(["--test", "faults", "--", "--nocapture", "random_schedules"]);
     let seconds = if options.smoke { 1 } else { options.minutes.unwrap_or(MINUTES) * 60 };
     command.env("FAULT_SECONDS", seconds.to_string());
     command.env("FAULT_SEED", seed.to_string());

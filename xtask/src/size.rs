@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use crate::{
     archive::{megabytes, zipped},
     args::SizeOptions,
-    check::promise,
     command::children_cpu,
     tools::succeeds,
+    verify::promise,
     workspace::{PACKAGE, Workspace},
 };
 
@@ -22,14 +22,14 @@ const FUNCTIONS: [&str; 2] = [WATCHED, "payment-events"];
 /// `false` if the function is too large.
 pub(crate) fn run(options: &SizeOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
-    let (profile, build) = if options.smoke {
+    let (profile, mut build) = if options.smoke {
         // The build that the functions' tests have made.
-        ("debug", &["test", "--workspace", "--all-features", "--test", "e2e", "--no-run"][..])
+        ("debug", workspace.cargo_all("test", &["--test", "e2e", "--no-run"]))
     } else {
-        ("release", &["build", "--release", "--package", "lambda-example", "--bins"][..])
+        let package = ["--package", "lambda-example", "--bins"];
+        ("release", workspace.cargo(["build", "--release"].into_iter().chain(package)))
     };
-    let build = build.iter().copied();
-    ensure!(succeeds(&mut workspace.cargo(build))?, "the functions could not be built");
+    ensure!(succeeds(&mut build)?, "the functions could not be built");
     let mut is_small = true;
     let mut sizes = Vec::new();
     for function in FUNCTIONS {

@@ -34,11 +34,11 @@ fn run_on(workspace: &Workspace, options: &TortureOptions) -> Result<bool> {
     Ok(is_clean)
 }
 
-/// The example is selected because it activates the development dependencies, as the tests do.
-/// Without them the AWS SDK would be built again, with other features.
+/// The example activates the development dependencies, as the tests do. Without them the AWS SDK would be built
+/// again, with other features.
 fn build(workspace: &Workspace) -> Result<()> {
-    let args = ["--workspace", "--all-features", "--bin", "torture", "--example", "local"];
-    let mut command = workspace.cargo(["build", "--quiet"].into_iter().chain(args));
+    let mut command =
+        workspace.cargo_all("build", &["--quiet", "--bin", "torture", "--example", "local"]);
     println!("{}", describe(&command));
     ensure!(command.status()?.success(), "the torture could not be built");
     Ok(())

@@ -14,6 +14,12 @@ use crate::command::output;
 /// The package that is the product.
 pub(crate) const PACKAGE: &str = "dynamodb-idempotency";
 
+/// The features of the tests, beside all features of the workspace: those of `serde_json` that any crate of a
+/// user's program can switch on. `cargo test` is without them. The SDK does not depend on `serde_json`, so it is
+/// not built again.
+const JSON_FEATURES: &str =
+    "serde_json/arbitrary_precision,serde_json/float_roundtrip,serde_json/preserve_order";
+
 /// The workspace that `cargo` was called in.
 #[derive(Debug)]
 pub struct Workspace {
@@ -57,6 +63,15 @@ impl Workspace {
         command.args(args);
         command
     }
+
+    /// A cargo command for the whole workspace, with the features of the tests. A narrower selection would
+    /// change the features of tokio and hyper, and build the AWS SDK again.
+    #[must_use]
+    pub fn cargo_all(&self, subcommand: &str, args: &[&str]) -> Command {
+        let mut command = self.cargo([subcommand, "--workspace", "--all-features"]);
+        command.args(["--features", JSON_FEATURES]).args(args);
+        command
+    }
 }
 
 fn features(metadata: &Value) -> Option<Vec<String>> {
@@ -74,7 +89,7 @@ fn published(metadata: &Value) -> Vec<String> {
 }
 
 /// The cargo that runs us, without the variables that it has set for us: some build scripts (ring's,
-/// for one) look at them, and would run again whenever `cargo test` and `cargo xtask test` are
+/// for one) look at them, and would run again whenever `cargo test` and `cargo xtask verify` are
 /// called in turns.
 fn cargo(directory: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

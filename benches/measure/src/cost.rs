@@ -61,9 +61,8 @@ fn measure(
     server: Option<&Server>,
     test: &[&str],
 ) -> Result<Option<String>> {
-    let args = ["test", "--workspace", "--all-features", "--test", "cost", "--"];
-    let args = args.into_iter().chain(["--nocapture"]).chain(test.iter().copied());
-    let mut command = workspace.cargo(args);
+    let mut command = workspace.cargo_all("test", &["--test", "cost", "--", "--nocapture"]);
+    command.args(test);
     match server {
         Some(server) => command.env(ENDPOINT, server.endpoint()),
         // The embedded engine.

@@ -2,7 +2,7 @@
  * The Terraform module is what the crate needs, as SAM and CDK are.
  *
  * What it says of the table, the grants, the alarms and the dashboard is in modules without a provider,
- * which Terraform evaluates here. `cargo xtask infra` applies the resources around it to moto, where the AWS
+ * which Terraform evaluates here. `cargo xtask verify infra` applies the resources around it to moto, where the AWS
  * provider is installed.
  */
 

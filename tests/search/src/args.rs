@@ -7,7 +7,6 @@ use crate::rows::{self, Row};
 #[derive(Debug)]
 pub(crate) struct Args {
     pub(crate) help: bool,
-    pub(crate) mutants: bool,
     row: Option<String>,
     callers: Option<usize>,
     faults: Option<u8>,
@@ -15,21 +14,17 @@ pub(crate) struct Args {
     pub(crate) limit: Duration,
 }
 
-pub(crate) const USAGE: &str = "usage: protocol-search [--help] [--mutants] [--row NAME] \
-                                [--callers 1..3] [--faults N] [--ticks N] [--seconds N]";
+pub(crate) const USAGE: &str = "usage: protocol-search [--help] [--row NAME] [--callers 1..3] \
+                                [--faults N] [--ticks N] [--seconds N]";
 
 impl Args {
     pub(crate) fn parse(mut given: impl Iterator<Item = String>) -> Result<Self, String> {
         let limit = Duration::from_secs(3600);
         let (row, callers, faults, ticks) = (None, None, None, None);
-        let mut args = Self { help: false, mutants: false, row, callers, faults, ticks, limit };
+        let mut args = Self { help: false, row, callers, faults, ticks, limit };
         while let Some(name) = given.next() {
             if matches!(name.as_str(), "--help" | "-h") {
                 return Ok(Self { help: true, ..args });
-            }
-            if name == "--mutants" {
-                args.mutants = true;
-                continue;
             }
             let value = given.next().ok_or_else(|| format!("{name} needs a value. {USAGE}"))?;
             let number = || value.parse::<u8>().map_err(|_| format!("{name} {value}: no number"));
@@ -98,7 +93,7 @@ mod tests {
 
     #[test]
     fn help_is_not_an_error() {
-        for line in ["--help", "-h", "--mutants --help"] {
+        for line in ["--help", "-h", "--row commit --help"] {
             assert!(parsed(line).expect("it is known").help, "{line}");
         }
     }

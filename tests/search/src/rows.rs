@@ -271,7 +271,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { clocks_fail: true, jump: OVER_A_DAY, bound: (2, 1), ..row("clocks-retention", RUN) },
     Row { clocks_fail: true, jump: OVER_A_DAY, ..row("clocks-retention-transaction", TRANSACT) },
     Row { has_operator: true, ..row("operator", RUN) },
-    Row { has_operator: true, ..row("operator-commit", COMMIT) },
+    Row { has_operator: true, bound: (2, 1), ..row("operator-commit", COMMIT) },
     Row { has_operator: true, ..row("operator-transaction", TRANSACT) },
     Row {
         has_operator: true,
@@ -281,6 +281,7 @@ pub(crate) const ALL: &[Row] = &[
     },
     Row {
         has_operator: true,
+        bound: (2, 1),
         ..row("operator-commit-open", Role { work: Work::Commit, ..with(OPEN) })
     },
     Row { expires: true, ..long(&row("short-retention", with(SHORT))) },

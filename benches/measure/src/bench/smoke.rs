@@ -17,8 +17,7 @@ const DEBUG: &str = "debug";
 
 pub(super) fn run(workspace: &Workspace) -> Result<()> {
     // An integration test brings the programs of its package, with the features of all tests.
-    let test = ["test", "--no-run", "--workspace", "--all-features", "--test", "twins"];
-    let mut command = workspace.cargo(test);
+    let mut command = workspace.cargo_all("test", &["--no-run", "--test", "twins"]);
     println!("==> {}", describe(&command));
     ensure!(command.status()?.success(), "the benchmarks could not be built");
 

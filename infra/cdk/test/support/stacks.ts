@@ -11,7 +11,7 @@ import { settings, type Settings } from "../../app/settings";
 import { deployed, type Resource, type Template } from "./cloudformation";
 import { STACK_NAME } from "./deployment";
 
-/** Where `cargo xtask infra` leaves what it makes of the SAM templates, before it runs these tests. */
+/** Where `cargo xtask verify infra` leaves what it makes of the SAM templates, before it runs these tests. */
 const SAM = process.env["TRANSLATED_SAM_TEMPLATES"] ?? path.resolve("../../target/infra");
 
 export const KEY = "arn:aws:kms:eu-central-1:111122223333:key/00000000-0000-0000-0000-000000000000";
@@ -67,7 +67,7 @@ export function outputs(tool: Tool, context: { readonly [key: string]: string })
 function sam({ capacityProviderArn }: { readonly [key: string]: string }): Template {
   const file = path.join(SAM, capacityProviderArn === undefined ? "template.json" : "managed-instances.json");
   if (!fs.existsSync(file)) {
-    throw new Error(`${file} is not there: run \`cargo xtask infra\`, which translates the templates`);
+    throw new Error(`${file} is not there: run \`cargo xtask verify infra\`, which translates the templates`);
   }
   return JSON.parse(fs.readFileSync(file, "utf8")) as Template;
 }

@@ -1,4 +1,4 @@
-# What `cargo xtask infra` applies to moto: the example, many functions on one table, several services on one role,
+# What `cargo xtask verify infra` applies to moto: the example, many functions on one table, several services on one role,
 # which is inspector, operator and restorer too, and a second instance of the module for the same role and table.
 
 terraform {

@@ -109,11 +109,14 @@ fn findings(
     untested.collect()
 }
 
-/// `cargo xtask test`, for example.
+/// `cargo test`, for example.
 fn is_in_ci(line: &str, ci: &str) -> bool {
     let command = line.split('#').next().unwrap_or_default().trim();
-    command.starts_with("cargo xtask ")
-        && ci.lines().any(|line| line.starts_with("timed ") && line.contains(command))
+    command.starts_with("cargo ")
+        && ci.lines().any(|line| {
+            let run = line.strip_prefix("timed ");
+            run.is_some_and(|run| run == command || run.starts_with(&format!("{command} ")))
+        })
 }
 
 fn blocks(text: &str) -> Vec<Block<'_>> {

@@ -1,13 +1,10 @@
-//! `cargo xtask check`: the one list of checks.
+//! `cargo xtask verify`: the one list of checks, from formatting to the functions end to end.
 //!
 //! Steps that build nothing come first. Of the rest, steps with the same features are adjacent, and
-//! no step changes `RUSTFLAGS`: otherwise the AWS SDK would be built again. The doc tests are here
-//! and not in `cargo xtask test`, because `cargo test --all-targets` skips them; as the last step
-//! they leave the build artifacts that `test` reuses.
+//! no step changes `RUSTFLAGS`: otherwise the AWS SDK would be built again.
 
 mod commands;
 mod deny;
-mod imports;
 mod links;
 mod msrv;
 mod openapi;
@@ -15,17 +12,17 @@ mod package;
 pub(crate) mod promise;
 mod senders;
 mod wheel;
-mod words;
 
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
 use crate::{
-    args::CheckOptions,
+    args::{E2eOptions, VerifyOptions},
     command::Stopwatch,
-    infra,
+    e2e, infra, playground, suites,
     tools::succeeds,
+    torture,
     workspace::{PACKAGE, Workspace},
 };
 
@@ -39,36 +36,9 @@ struct Check {
 enum Action {
     /// A cargo command that must succeed.
     Cargo(Vec<String>),
-    /// The documentation, with warnings as errors.
-    Docs,
-    /// The links between the Markdown files.
-    Links,
-    /// Tests run the commands of the pages.
-    Commands,
-    /// The imports between the files of `src`.
-    Imports,
-    /// The `OpenAPI` document.
-    OpenApi,
-    /// The recorded webhooks.
-    Senders,
-    /// No private words.
-    Words,
     /// The crates that a set of features does not depend on.
     Promise(&'static Promise),
-    /// The crates that the core depends on.
-    CoreCrates,
-    /// The features of the SDK in the example and in the tests.
-    SharedBuild,
-    /// The packages that are published.
-    Package,
-    /// The minimum supported Rust version.
-    RustVersion,
-    /// Licenses, bans and sources.
-    Deny,
-    /// Known vulnerabilities of the dependencies.
-    Advisories,
-    /// The templates of `infra/`. Needs tools that not every machine has.
-    Infra,
+    Run(fn(&Workspace) -> Result<Outcome>),
 }
 
 enum Outcome {
@@ -80,8 +50,14 @@ enum Outcome {
     Unreachable(String),
 }
 
+impl Outcome {
+    const fn of(passed: bool) -> Self {
+        if passed { Self::Passed } else { Self::Failed }
+    }
+}
+
 /// Returns `false` if a check has failed.
-pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
+pub(crate) fn run(options: &VerifyOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let checks = chosen(checks(&workspace.features), &options.names)?;
     let (mut failed, mut left_out) = (Vec::new(), Vec::new());
@@ -142,7 +118,7 @@ enum CheckResult {
     Failed,
 }
 
-fn run_one(check: &Check, workspace: &Workspace, options: &CheckOptions) -> CheckResult {
+fn run_one(check: &Check, workspace: &Workspace, options: &VerifyOptions) -> CheckResult {
     println!("\n==> {}", check.name);
     let watch = Stopwatch::start();
     let (result, said) = judged(perform(&check.action, workspace), options);
@@ -150,7 +126,7 @@ fn run_one(check: &Check, workspace: &Workspace, options: &CheckOptions) -> Chec
     result
 }
 
-fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (CheckResult, String) {
+fn judged(outcome: Result<Outcome>, options: &VerifyOptions) -> (CheckResult, String) {
     match outcome {
         Ok(Outcome::Passed) => (CheckResult::Passed, "passed".to_owned()),
         Ok(Outcome::Skipped(reason)) if options.require_tools => {
@@ -171,28 +147,34 @@ fn judged(outcome: Result<Outcome>, options: &CheckOptions) -> (CheckResult, Str
 const NEVER_ALONE: [&str; 2] = ["developer-credentials", "fuzzing"];
 
 fn checks(features: &[String]) -> Vec<Check> {
-    let links = Check { name: "links".into(), action: Action::Links };
-    let imports = Check { name: "imports".into(), action: Action::Imports };
-    let commands = Check { name: "commands".into(), action: Action::Commands };
-    let words = Check { name: "words".into(), action: Action::Words };
-    let mut checks =
-        vec![cargo("format", &["fmt", "--all", "--check"]), links, commands, imports, words];
+    let mut checks = vec![
+        cargo("format", &["fmt", "--all", "--check"]),
+        check("links", links::check),
+        check("commands", commands::check),
+    ];
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
     }));
-    checks.push(Check { name: "the core's crates".into(), action: Action::CoreCrates });
-    let shared = "the tests and the example build the SDK once";
-    checks.push(Check { name: shared.into(), action: Action::SharedBuild });
-    checks.push(Check { name: "package".into(), action: Action::Package });
-    checks.push(Check { name: "rust-version".into(), action: Action::RustVersion });
-    checks.push(Check { name: "deny".into(), action: Action::Deny });
-    checks.push(Check { name: "advisories".into(), action: Action::Advisories });
-    checks.push(Check { name: "openapi".into(), action: Action::OpenApi });
-    checks.push(Check { name: "webhooks".into(), action: Action::Senders });
-    checks.push(Check { name: "infra".into(), action: Action::Infra });
-    checks.push(clippy("clippy", &["--workspace", "--all-targets", "--all-features"]));
-    checks.push(Check { name: "docs".into(), action: Action::Docs });
+    checks.extend([
+        check("the core's crates", promise::check_core_crates),
+        check("the tests and the example build the SDK once", promise::check_shared_build),
+        check("package", package::check),
+        check("rust-version", msrv::check),
+        check("deny", deny::check),
+        check("advisories", deny::advisories),
+        check("openapi", openapi::check),
+        check("webhooks", senders::check),
+        check("infra", |workspace| match infra::missing() {
+            Some(missing) => Ok(Outcome::Skipped(missing)),
+            None => infra::check(workspace).map(Outcome::of),
+        }),
+        clippy("clippy", &["--workspace", "--all-targets", "--all-features"]),
+        check("docs", |workspace| {
+            let args = ["doc", "--workspace", "--no-deps", "--all-features"];
+            outcome(workspace.cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
+        }),
+    ]);
     let alone = ["--package", PACKAGE, "--lib", "--no-default-features"];
     checks.push(clippy("clippy, no features", &alone));
     let alone_too = features.iter().filter(|feature| !NEVER_ALONE.contains(&feature.as_str()));
@@ -200,8 +182,30 @@ fn checks(features: &[String]) -> Vec<Check> {
         let name = format!("clippy, only `{feature}`");
         clippy(&name, &[&alone[..], &["--features", feature.as_str()]].concat())
     }));
-    checks.push(cargo("doc tests", &["test", "--workspace", "--doc", "--all-features"]));
+    checks.extend([
+        check("doc tests", |workspace| suites::run_doc_tests(workspace).map(Outcome::of)),
+        check("tests on DynamoDB Local", |workspace| {
+            Ok(match suites::run_on_dynamodb_local(workspace)? {
+                Ok(passed) => Outcome::of(passed),
+                Err(missing) => Outcome::Skipped(missing),
+            })
+        }),
+        check("the SDK's own HTTP client", |workspace| {
+            suites::run_one_pool(workspace).map(Outcome::of)
+        }),
+        check("every state", |workspace| suites::run_search(workspace).map(Outcome::of)),
+        check("playground", |workspace| match playground::missing() {
+            Some(missing) => Ok(Outcome::Skipped(missing)),
+            None => playground::check(workspace).map(Outcome::of),
+        }),
+        check("kills", |workspace| torture::run_short(workspace).map(Outcome::of)),
+        check("e2e", |_| e2e::run(&E2eOptions::default()).map(Outcome::of)),
+    ]);
     checks
+}
+
+fn check(name: &str, run: fn(&Workspace) -> Result<Outcome>) -> Check {
+    Check { name: name.into(), action: Action::Run(run) }
 }
 
 fn cargo(name: &str, args: &[&str]) -> Check {
@@ -217,33 +221,13 @@ fn clippy(name: &str, selection: &[&str]) -> Check {
 fn perform(action: &Action, workspace: &Workspace) -> Result<Outcome> {
     match action {
         Action::Cargo(args) => outcome(&mut workspace.cargo(args.iter().map(String::as_str))),
-        Action::Docs => {
-            let args = ["doc", "--workspace", "--no-deps", "--all-features"];
-            outcome(workspace.cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
-        }
-        Action::Links => links::check(workspace),
-        Action::Commands => commands::check(workspace),
-        Action::Imports => imports::check(workspace),
-        Action::OpenApi => openapi::check(workspace),
-        Action::Senders => senders::check(workspace),
-        Action::Words => words::check(workspace),
         Action::Promise(promise) => promise.check(workspace),
-        Action::CoreCrates => promise::check_core_crates(workspace),
-        Action::SharedBuild => promise::check_shared_build(workspace),
-        Action::Package => package::check(workspace),
-        Action::RustVersion => msrv::check(workspace),
-        Action::Deny => deny::check(workspace),
-        Action::Advisories => deny::advisories(workspace),
-        Action::Infra => match infra::missing() {
-            Some(missing) => Ok(Outcome::Skipped(missing)),
-            None if infra::check(workspace)? => Ok(Outcome::Passed),
-            None => Ok(Outcome::Failed),
-        },
+        Action::Run(run) => run(workspace),
     }
 }
 
 fn outcome(command: &mut Command) -> Result<Outcome> {
-    Ok(if succeeds(command)? { Outcome::Passed } else { Outcome::Failed })
+    succeeds(command).map(Outcome::of)
 }
 
 #[cfg(test)]
@@ -254,9 +238,9 @@ mod tests {
     fn a_skipped_check_has_not_passed() {
         let skipped = || Ok(Outcome::Skipped("no tool".into()));
         let unreachable = || Ok(Outcome::Unreachable("no network".into()));
-        let lenient = CheckOptions::default();
-        let strict = CheckOptions { require_tools: true, ..CheckOptions::default() };
-        let online = CheckOptions { require_advisories: true, ..CheckOptions::default() };
+        let lenient = VerifyOptions::default();
+        let strict = VerifyOptions { require_tools: true, ..VerifyOptions::default() };
+        let online = VerifyOptions { require_advisories: true, ..VerifyOptions::default() };
         for (outcome, options, result) in [
             (skipped(), &lenient, CheckResult::LeftOut),
             (skipped(), &strict, CheckResult::Failed),
