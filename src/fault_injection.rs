@@ -1,21 +1,20 @@
 //! Lets the project's search for faults (`tests/faults/`) control the entropy and the clock inside the
 //! crate, and break the code around the machines.
 //!
-//! Without the feature `fault-injection` nothing is injected, and the compiler removes the checks. Not
-//! part of the public API.
+//! Without the features `fault-injection` and `testing` nothing is injected, and the compiler removes the checks.
+//! Only `fault-injection` breaks rules. Not part of the public API.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-#[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
-pub use crate::protocol::fault_point::FaultPoint;
-pub(crate) use crate::protocol::fault_point::is_broken;
+#[cfg(not(feature = "fault-injection"))]
+pub(crate) use crate::protocol::fault_point::{FaultPoint, is_broken};
 #[cfg(feature = "fault-injection")]
-pub use crate::protocol::fault_point::set_broken as set_fault_points;
+pub use crate::protocol::fault_point::{FaultPoint, set_broken as set_fault_points};
+#[cfg(feature = "fault-injection")]
+pub(crate) use crate::protocol::fault_point::is_broken;
 
-const IS_ON: bool = cfg!(feature = "fault-injection");
-/// `testing::every_crash` takes random bytes from a seed too.
-const IS_SEEDABLE: bool = cfg!(any(feature = "fault-injection", feature = "testing"));
+const IS_ON: bool = cfg!(any(feature = "fault-injection", feature = "testing"));
 
 type Entropy = Box<dyn FnMut(&mut [u8])>;
 
@@ -31,7 +30,7 @@ pub(crate) fn part_bytes() -> Option<usize> {
 
 /// Fills `bytes` from the thread's source; `false` if it has none.
 pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
-    IS_SEEDABLE
+    IS_ON
         && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
 }
 
@@ -51,13 +50,13 @@ impl ClockShift {
 }
 
 /// Takes random bytes on this thread from `source`.
-#[cfg(feature = "fault-injection")]
+#[cfg(any(feature = "fault-injection", feature = "testing"))]
 pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
     ENTROPY.set(Some(Box::new(source)));
 }
 
 /// Splits answers on this thread into parts of this size.
-#[cfg(feature = "fault-injection")]
+#[cfg(any(feature = "fault-injection", feature = "testing"))]
 pub fn set_part_bytes(bytes: usize) {
     PART_BYTES.set(Some(bytes));
 }

@@ -112,9 +112,9 @@ mod clock;
 mod error;
 #[cfg(feature = "event")]
 pub mod event;
-#[cfg(not(feature = "fault-injection"))]
+#[cfg(not(any(feature = "fault-injection", feature = "testing")))]
 mod fault_injection;
-#[cfg(feature = "fault-injection")]
+#[cfg(any(feature = "fault-injection", feature = "testing"))]
 #[doc(hidden)]
 pub mod fault_injection;
 mod fingerprint;

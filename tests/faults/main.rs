@@ -12,6 +12,7 @@ mod expression;
 mod guarantee;
 mod known;
 mod ledger;
+#[cfg(feature = "fault-injection")]
 mod mutants;
 mod network;
 mod random;

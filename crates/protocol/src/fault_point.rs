@@ -51,6 +51,7 @@ pub enum FaultPoint {
     AttemptStays,
     TrustStaleReads,
     ForgetStaleReads,
+    ForgetUndatedRecords,
     RunBeforeSettled,
     /// A write without a response counts as not applied.
     ForgetDoubt,

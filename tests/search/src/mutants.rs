@@ -53,6 +53,7 @@ const ALL: &[Broken] = &[
     broken(&[SettleUnfenced], "reconcile", (2, 1)),
     broken(&[TrustStaleReads], "read-first-stale", (2, 1)),
     broken(&[ForgetStaleReads], "open-read-first-stale", (2, 2)),
+    broken(&[ForgetUndatedRecords], "slow-clock-commit", (2, 2)),
     broken(&[PollAfterTheLease], "default", (2, 1)),
     broken(&[TrustTheWallClock], "clocks", (2, 1)),
     broken(&[TrustTheMonotonicClock], "clocks", (2, 1)),

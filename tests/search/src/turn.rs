@@ -12,7 +12,7 @@ use crate::process::{
 };
 use crate::rows::{MAX_CALLERS, Role, Row, Work};
 use crate::store::Wire;
-use dynamodb_idempotency_protocol::time::Now;
+use dynamodb_idempotency_protocol::time::{Now, Timestamp};
 use dynamodb_idempotency_protocol::{
     Acquisition, Command, Finish, FinishResult, Goal, Kind, Machine, Next, Outcome, ReadResult,
     Reply, Resolution, StepResult, Window, WriteResult,
@@ -137,7 +137,7 @@ impl<'a> Turn<'a> {
         let now = self.now();
         match std::mem::replace(&mut self.process.phase, Phase::Ready) {
             Phase::Acquiring(mut acquiring) => {
-                acquiring.shown.note(&wire, &reply, owner(self.seat));
+                acquiring.shown.note(&wire, &reply, owner(self.seat), store_time(tick));
                 if shows_record(&reply.outcome) {
                     acquiring.seen_steps = Some(done);
                 }
@@ -332,16 +332,27 @@ const fn shows_record(outcome: &Outcome) -> bool {
 }
 
 impl Shown {
-    fn note(&mut self, wire: &Wire, reply: &Reply, me: dynamodb_idempotency_protocol::OwnerId) {
+    /// `now` is the store's time. A response without a `Date` is heard as soon as it is sent.
+    fn note(
+        &mut self,
+        wire: &Wire,
+        reply: &Reply,
+        me: dynamodb_idempotency_protocol::OwnerId,
+        now: Timestamp,
+    ) {
         // A rejection without a record does not show which version rejected the write.
         let shows_nothing = reply.outcome == Outcome::Write(WriteResult::Rejected(None));
         let is_in_doubt = reply.is_in_doubt || reply.outcome.is_unknown() || shows_nothing;
         self.transaction_in_doubt |=
             is_in_doubt && matches!(wire, Wire::Write(write) if write.0.record.is_completed());
-        let judging = reply.time.map_or(store_time(0), |time| time.date);
-        let is_at_work = |record: &dynamodb_idempotency_protocol::Header| {
+        // Without a `Date`, the call may take the response for an earlier one.
+        let (judging, earliest) = match reply.time {
+            Some(time) => (time.date, time.date),
+            None => (now, store_time(0)),
+        };
+        let is_at_work = |record: &dynamodb_idempotency_protocol::Header, at| {
             let ends = record.state.lease_expires_at();
-            record.owner != me && ends.is_some_and(|ends| judging <= ends)
+            record.owner != me && ends.is_some_and(|ends| at <= ends)
         };
         self.stale = false;
         let unheard = (self.unheard + 1).min(MAX_UNHEARD);
@@ -349,12 +360,12 @@ impl Shown {
         match &reply.outcome {
             Outcome::Write(WriteResult::Rejected(Some(record)))
             | Outcome::Read(ReadResult::Found(Some(record))) => {
-                self.must_not_run = is_at_work(record);
-                self.another_at_work |= self.must_not_run;
+                self.must_not_run = is_at_work(record, judging);
+                self.another_at_work |= is_at_work(record, earliest);
             }
             Outcome::Read(ReadResult::Stale(Some(record))) => {
                 self.stale = true;
-                self.must_not_run |= is_at_work(record);
+                self.must_not_run |= is_at_work(record, judging);
             }
             Outcome::Read(ReadResult::Found(None)) | Outcome::Write(WriteResult::Applied) => {
                 self.must_not_run = false;

@@ -69,7 +69,7 @@ async fn dead_connections_cost_one_try_together() {
     let config = sdk_config_loader()
         .endpoint_url(endpoint)
         .region(Region::new("us-east-1"))
-        .credentials_provider(Credentials::new("a", "b", None, None, "test"));
+        .credentials_provider(Credentials::new("test", "test", None, None, "test"));
     let client = Client::new(&config.load().await);
     let idempotency = Idempotency::builder(client, store.table()).enabled().build().unwrap();
     let runs = Runs::default();

@@ -15,7 +15,7 @@ impl Acquisition {
     pub(super) const fn observed(&self) -> Option<ObservedLease> {
         match self.obstacle {
             Obstacle::Running(observed) => Some(observed),
-            Obstacle::Nothing | Obstacle::MustNotRun => None,
+            Obstacle::Nothing | Obstacle::Unjudged | Obstacle::MustNotRun => None,
         }
     }
 

@@ -198,6 +198,8 @@ enum Intent {
 enum Obstacle {
     Nothing,
     Running(ObservedLease),
+    /// There is a record, and no store time by which to judge it.
+    Unjudged,
     /// The record forbids a run, or it could not be read. If the read was stale, the record may have changed
     /// since.
     MustNotRun,

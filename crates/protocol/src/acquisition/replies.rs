@@ -50,7 +50,7 @@ impl Acquisition {
     /// the handler without a record, even if DynamoDB fails from now on.
     pub(super) fn after_stale_read(&mut self, now: Now, record: Option<&Header>) -> Command {
         let Some(judging) = now.judging(self.time, self.rules.tolerance) else {
-            return self.undated(now);
+            return self.undated(now, record.is_some());
         };
         match decide(record, self.knowledge.me(), judging, &self.rules) {
             Decision::Replay => return done(CallResult::Replay),
@@ -121,15 +121,17 @@ impl Acquisition {
 
     /// Decides by the record that was seen last.
     pub(super) fn decide(&mut self, now: Now) -> Command {
-        let Some(judging) = now.judging(self.time, self.rules.tolerance) else {
-            return self.undated(now);
-        };
         let record = self.knowledge.seen().record();
+        let Some(judging) = now.judging(self.time, self.rules.tolerance) else {
+            let is_present = record.is_some();
+            return self.undated(now, is_present);
+        };
         let completed_at = record.and_then(|record| record.completed_at);
         let decision = decide(record, self.knowledge.me(), judging, &self.rules);
-        if matches!(self.obstacle, Obstacle::Running(_)) {
-            // An owner seen earlier no longer counts. `InProgress` below notes a live lease again.
-            self.obstacle = Obstacle::Nothing;
+        // What was seen earlier no longer counts. `InProgress` below notes a live lease again.
+        match self.obstacle {
+            Obstacle::Running(_) | Obstacle::Unjudged => self.obstacle = Obstacle::Nothing,
+            Obstacle::Nothing | Obstacle::MustNotRun => {}
         }
         match decision {
             Decision::Acquired { lease_expires_at } => self.acquired(now, lease_expires_at),
@@ -161,7 +163,11 @@ impl Acquisition {
 
     /// No response has shown store time yet, and a record can neither be judged nor written without it. The call
     /// reads again, twice at most.
-    fn undated(&mut self, now: Now) -> Command {
+    fn undated(&mut self, now: Now, is_present: bool) -> Command {
+        let is_forgotten = is_broken(FaultPoint::ForgetUndatedRecords);
+        if is_present && self.obstacle == Obstacle::Nothing && !is_forgotten {
+            self.obstacle = Obstacle::Unjudged;
+        }
         self.undated_reads += 1;
         if self.undated_reads > MAX_UNDATED_READS {
             return self.end(now, Reason::NoStoreTime);

@@ -247,6 +247,26 @@ fn the_first_read_of_a_process_is_tried_again_after_an_outage() {
 }
 
 #[test]
+fn a_record_that_cannot_be_judged_forbids_a_run_without_a_record() {
+    let unaware = Now { known: Known::Nothing, ..now() };
+    let open = Rules { outage: Outage::Open, ..rules() };
+    for (record, is_run) in [(Some(pending(OTHER)), false), (None, true)] {
+        let mut acquisition = Acquisition::new(ME, Goal::Own, open, unaware);
+        let _ = acquisition.start(unaware, FirstRequest::Write);
+        for result in [ReadResult::Found(record), ReadResult::Failed(Cause::Outage)] {
+            let outcome = Outcome::Read(result);
+            let reply = Reply { outcome, is_in_doubt: false, time: None };
+            let command = acquisition.replied(unaware, &reply);
+            let runs = command == Command::Return(Next::RunUnprotected);
+            assert_eq!(
+                runs,
+                is_run && reply.outcome == Outcome::Read(ReadResult::Failed(Cause::Outage))
+            );
+        }
+    }
+}
+
+#[test]
 fn an_outage_after_a_stale_read_of_steps_forbids_a_run_without_a_record() {
     let minute = after(Duration::from_secs(60));
     for (steps, obstacle) in [(None, Obstacle::Nothing), (Some(1), Obstacle::MustNotRun)] {
