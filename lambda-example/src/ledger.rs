@@ -1,7 +1,8 @@
 //! The ledger of payment events, with one entry for each booking.
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::Put;
+use aws_sdk_dynamodb::types::TransactWriteItem;
+use dynamodb_idempotency::rows::Table;
 use lambda_http::Error;
 use serde::{Deserialize, Serialize};
 
@@ -36,15 +37,14 @@ impl Ledger {
 
     /// Returns the write that books an event. Each booking is a separate entry, so the ledger would show a
     /// duplicate.
-    pub(crate) fn booking(&self, event: &PaymentEvent) -> Result<Put, Error> {
+    pub(crate) fn booking(&self, event: &PaymentEvent) -> Result<TransactWriteItem, Error> {
         let entry = Entry {
             account: event.account.clone(),
             id: random_id("entry")?,
             payment: event.payment.clone(),
             amount: event.amount,
         };
-        let item = serde_dynamo::to_item(entry)?;
-        Ok(Put::builder().table_name(&self.table).set_item(Some(item)).build()?)
+        Ok(Table::new(&self.table, "account").sort_key("id").put(&entry)?)
     }
 
     /// Returns all entries, in no order.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::TransactWriteItem;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Consumer, Message, MessageKey};
 use dynamodb_idempotency::{Execution, Idempotency};
@@ -44,6 +43,5 @@ pub async fn book(
     execution: Execution,
 ) -> Result<(), Error> {
     let event: PaymentEvent = message.json()?;
-    let booking = TransactWriteItem::builder().put(ledger.booking(&event)?).build();
-    Ok(execution.commit(&(), [booking]).await?)
+    Ok(execution.commit(&(), [ledger.booking(&event)?]).await?)
 }

@@ -1,10 +1,10 @@
 //! The ledger, with one item for each payment.
 
-use std::collections::HashMap;
 use std::time::SystemTime;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use dynamodb_idempotency::rows::Table;
 use lambda_http::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,13 +74,7 @@ impl Payments {
 
     /// Returns the write of a new payment, which is committed with its answer.
     pub(crate) fn booking(&self, payment: &Payment) -> Result<TransactWriteItem, Error> {
-        let item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
-        let put = Put::builder()
-            .table_name(&self.table)
-            .set_item(Some(item))
-            .condition_expression("attribute_not_exists(id)")
-            .build()?;
-        Ok(TransactWriteItem::builder().put(put).build())
+        Ok(Table::new(&self.table, "tenant").sort_key("id").put_new(payment)?)
     }
 
     pub(crate) async fn get(&self, tenant: &str, id: &str) -> Result<Option<Payment>, Error> {

@@ -175,9 +175,9 @@ pub enum ErrorKind {
     /// [`condition_failed`](Error::condition_failed) returns the item. **Do something else, or retry
     /// when the item has changed.** Nothing was written, and the execution continues.
     ConditionFailed,
-    /// The items or the answer of a commit or transaction are invalid. The message names the index of
-    /// the item, counted from 0, and the reason. **Fix the handler.** Nothing was written, and the
-    /// execution continues.
+    /// The items or the answer of a commit or transaction are invalid. The message has the reason, and the
+    /// index of the item, counted from 0, or its table and field if a `rows::Table` could not build it.
+    /// **Fix the handler.** Nothing was written, and the execution continues.
     InvalidTransaction,
     /// An earlier commit of this execution was applied. **Commit once.** Nothing of this commit was
     /// written, and the execution has ended.

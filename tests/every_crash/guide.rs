@@ -26,52 +26,48 @@ macro_rules! of_page {
     };
 }
 
+#[cfg(feature = "rows")]
 mod exactly_once {
-    use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, Update};
+    use aws_sdk_dynamodb::types::AttributeValue;
     use dynamodb_idempotency::testing::{World, every_crash};
-    use dynamodb_idempotency::{Idempotency, RunError, Transaction};
+    use dynamodb_idempotency::{Error, Idempotency, RunError, Transaction, rows::Table};
 
     use super::{assert_on_page, create_table};
 
     const PAGE: &str = include_str!("../../docs/exactly-once.md");
 
     of_page! { SOURCE:
-        fn take_seat(show: &str) -> Result<TransactWriteItem, aws_sdk_dynamodb::error::BuildError> {
-            let update = Update::builder()
-                .table_name("shows")
-                .key("id", AttributeValue::S(show.to_owned()))
-                .update_expression("SET seats = seats - :one")
-                .condition_expression("seats >= :one")
-                .expression_attribute_values(":one", AttributeValue::N("1".to_owned()));
-            Ok(TransactWriteItem::builder().update(update.build()?).build())
-        }
-
         async fn book(
             idempotency: &Idempotency,
             order: &str,
             show: &str,
-        ) -> Result<String, RunError<aws_sdk_dynamodb::error::BuildError>> {
+        ) -> Result<String, RunError<Error>> {
             let operation = idempotency.operation("book").key(order).payload(&show);
             operation
                 .run_transaction(async || {
+                    let seat = Table::new("shows", "id").take(show, "seats", 1)?;
                     Ok(Transaction::new("booked".to_owned())
-                        .items([take_seat(show)?])
+                        .items([seat])
                         .on_condition_failed(|_| Some("sold out".to_owned())))
                 })
                 .await
         }
     }
 
+    #[expect(clippy::unused_async, reason = "as on the page")]
     mod with_commit {
-        use aws_sdk_dynamodb::types::TransactWriteItem;
-        use dynamodb_idempotency::{Error, Idempotency, RunError};
-
-        #[expect(clippy::unused_async, reason = "as on the page")]
-        async fn find_seat(show: &str) -> TransactWriteItem {
-            super::take_seat(show).expect("an update")
-        }
+        use dynamodb_idempotency::{Error, Idempotency, RunError, rows::Table};
 
         of_page! { SOURCE:
+            #[derive(serde::Serialize)]
+            struct Ticket {
+                id: String,
+            }
+
+            async fn find_seat(show: &str) -> Ticket {
+                Ticket { id: format!("{show}/7") }
+            }
+
             pub(super) async fn book(
                 idempotency: &Idempotency,
                 order: &str,
@@ -80,9 +76,9 @@ mod exactly_once {
                 let operation = idempotency.operation("book").key(order).payload(&show);
                 operation
                     .run(async |execution| {
-                        let seat = find_seat(show).await;
+                        let ticket = Table::new("tickets", "id").put_new(&find_seat(show).await)?;
                         let answer = "booked".to_owned();
-                        execution.commit(&answer, [seat]).await?;
+                        execution.commit(&answer, [ticket]).await?;
                         Ok(answer)
                     })
                     .await
@@ -94,44 +90,38 @@ mod exactly_once {
         }
     }
 
-    async fn seats(world: &World) -> String {
-        let items = world.client().scan().table_name("shows").send().await.expect("a table");
-        items.items()[0]["seats"].as_n().expect("a number").clone()
-    }
-
-    async fn open(world: &World) {
-        create_table(&world.client(), "shows").await;
-        let put = world.client().put_item().table_name("shows");
-        let put = put.item("id", AttributeValue::S("hamlet".to_owned()));
-        put.item("seats", AttributeValue::N("5".to_owned())).send().await.expect("a show");
-    }
-
     #[test]
     fn a_transaction_takes_one_seat() {
-        assert_on_page(PAGE, &[], SOURCE);
+        assert_on_page(PAGE, &["// if there is one left"], SOURCE);
         every_crash(async |world: World| {
-            open(&world).await;
+            create_table(&world.client(), "shows").await;
+            let put = world.client().put_item().table_name("shows");
+            let put = put.item("id", AttributeValue::S("hamlet".to_owned()));
+            put.item("seats", AttributeValue::N("5".to_owned())).send().await.expect("a show");
             let booked = world.call(async |process| {
                 book(&process.idempotency(), "order-42", "hamlet").await.expect("an answer")
             });
             assert_eq!(booked.await, "booked");
-            assert_eq!(seats(&world).await, "4");
+            let shows = world.client().scan().table_name("shows").send().await.expect("a table");
+            assert_eq!(shows.items()[0]["seats"], AttributeValue::N("4".to_owned()));
         });
     }
 
+    /// A second commit of a ticket would fail, because it requires a new one.
     #[test]
-    fn a_commit_takes_one_seat() {
-        let comment = "// the seat and the answer, once, or neither";
-        assert_on_page(PAGE, &[comment], &[&with_commit::source()]);
+    fn a_commit_writes_one_ticket() {
+        let comments = ["// asks another service", "// both, once, or neither"];
+        assert_on_page(PAGE, &comments, &[&with_commit::source()]);
         every_crash(async |world: World| {
-            open(&world).await;
+            create_table(&world.client(), "tickets").await;
             let booked = world.call(async |process| {
                 let idempotency = process.idempotency();
                 let booked = with_commit::book(&idempotency, "order-42", "hamlet");
                 booked.await.expect("an answer")
             });
             assert_eq!(booked.await, "booked");
-            assert_eq!(seats(&world).await, "4");
+            let tickets = world.client().scan().table_name("tickets").send().await;
+            assert_eq!(tickets.expect("a table").items().len(), 1);
         });
     }
 }

@@ -48,6 +48,8 @@ mod release_on_success;
 mod replay;
 mod restoring;
 mod round_trips;
+#[cfg(feature = "rows")]
+mod rows;
 #[cfg(feature = "testing")]
 mod sandbox;
 #[cfg(all(feature = "lambda", feature = "messages", feature = "metrics"))]

@@ -18,6 +18,10 @@ use super::signature::{Secrets, TOLERANCE, Verified, from_base64, from_hex, one_
 ///
 /// An invalid scheme is a configuration error of the layer or wrapper.
 ///
+/// No scheme describes Twilio, which signs the URL and the sorted form parameters with HMAC-SHA1, or Adyen's payment
+/// webhooks, whose signature is in the JSON and covers selected fields of it. Verify those with
+/// [`Webhook::signed`](super::Webhook::signed).
+///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
 /// use dynamodb_idempotency::http::{HmacScheme, Webhook};
@@ -267,6 +271,60 @@ mod tests {
             assert!(verify(time, signature, body).is_err(), "{time} {signature}");
         }
         assert!(scheme.verify(&secrets, &parts(&[("x-slack-signature", signature)]), b"").is_err());
+    }
+
+    /// The signatures are computed by Python's `hmac`, over the text that each sender documents:
+    /// <https://shopify.dev/docs/apps/build/webhooks/subscribe/https>,
+    /// <https://docs.slack.dev/authentication/verifying-requests-from-slack>,
+    /// <https://developer.paddle.com/webhooks/signature-verification> and
+    /// <https://developer.squareup.com/docs/webhooks/step3validate>.
+    #[test]
+    fn the_schemes_of_the_documentation_are_those_of_the_senders() {
+        let scheme = HmacScheme::new;
+        let slack = scheme("x-slack-signature", "v0={hex}");
+        let slack = slack.time_header("x-slack-request-timestamp").signs("v0:{time}:{body}");
+        let square = scheme("x-square-hmacsha256-signature", "{base64}");
+        let time = "1790000000";
+        for (scheme, headers) in [
+            (
+                scheme("x-shopify-hmac-sha256", "{base64}"),
+                &[("x-shopify-hmac-sha256", "rnXBGmUDSFSopu3+uRH2FFoTtAfnnZ3m3YG1pJ6FGqU=")][..],
+            ),
+            (
+                slack,
+                &[
+                    (
+                        "x-slack-signature",
+                        "v0=d5b2ab4aa33c0e1cc9c49e69bc47e6f75356585c945899b9d900868a9a96429f",
+                    ),
+                    ("x-slack-request-timestamp", time),
+                ],
+            ),
+            (
+                scheme("paddle-signature", "ts={time};h1={hex}").signs("{time}:{body}"),
+                &[(
+                    "paddle-signature",
+                    "ts=1790000000;\
+                     h1=c1095a4ccdfd90b2f9ec33284a65fa3e9c371fd864f6e4f04725b1ea053e7457",
+                )],
+            ),
+            (
+                square.signs("https://example.com/square{body}"),
+                &[(
+                    "x-square-hmacsha256-signature",
+                    "tDXl2DCKB/xwhS4hXET7RDZ50KzKmutedk7lQKkIwlM=",
+                )],
+            ),
+        ] {
+            let scheme = scheme.compile().ok().unwrap();
+            let verify = |secret, body: &[u8]| {
+                let secrets = Secrets::read([secret], TEXT).unwrap();
+                scheme.verify(&secrets, &parts(headers), body).is_ok()
+            };
+            assert!(verify("a secret", br#"{"event_id":"e_1"}"#), "{headers:?}");
+            assert!(!verify("a secret", br#"{"event_id":"e_2"}"#), "{headers:?}");
+            assert!(!verify("another", br#"{"event_id":"e_1"}"#), "{headers:?}");
+        }
     }
 
     #[test]

@@ -46,7 +46,8 @@ impl Execution {
     /// commit is dropped half-way, the crate resolves the commit when the handler returns. The record has at
     /// most 400 KB, with the compressed answer. If an answer is larger, store a reference to it.
     ///
-    /// HTTP handlers use [`commit_response`](Self::commit_response).
+    /// HTTP handlers use [`commit_response`](Self::commit_response). With the feature `rows`, `rows::Table` builds
+    /// items from your own types.
     ///
     /// ```
     /// use aws_sdk_dynamodb::types::{Put, TransactWriteItem};

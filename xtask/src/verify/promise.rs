@@ -54,7 +54,7 @@ pub(super) const ALL: &[Promise] = &[
         // All features but `testing`, which is it.
         features: &[
             "--features",
-            "admin,axum,fault-injection,fuzzing,macros,messages,metrics,webhook",
+            "admin,axum,fault-injection,fuzzing,macros,messages,metrics,rows,webhook",
         ],
         present: &[],
         absent: &["dynoxide-rs"],
