@@ -7,12 +7,12 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+#[cfg(feature = "fault-injection")]
+pub(crate) use crate::protocol::fault_point::is_broken;
 #[cfg(not(feature = "fault-injection"))]
 pub(crate) use crate::protocol::fault_point::{FaultPoint, is_broken};
 #[cfg(feature = "fault-injection")]
 pub use crate::protocol::fault_point::{FaultPoint, set_broken as set_fault_points};
-#[cfg(feature = "fault-injection")]
-pub(crate) use crate::protocol::fault_point::is_broken;
 
 const IS_ON: bool = cfg!(any(feature = "fault-injection", feature = "testing"));
 
@@ -30,8 +30,7 @@ pub(crate) fn part_bytes() -> Option<usize> {
 
 /// Fills `bytes` from the thread's source; `false` if it has none.
 pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
-    IS_ON
-        && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
+    IS_ON && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
 }
 
 /// How far the monotonic clock is ahead of the machine's, in ms. Negative after a freeze.
