@@ -184,4 +184,4 @@ pub use crate::run::snapshot::SnapshotHooks;
 pub use crate::run::transaction::Transaction;
 pub use crate::store::key::Scope;
 pub use crate::store::key::derived::{DerivedKey, derive_key};
-pub use crate::store::schema::{Attribute, TableSchema};
+pub use crate::store::schema::TableSchema;
