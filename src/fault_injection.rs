@@ -1,21 +1,16 @@
 //! Lets the project's search for faults (`tests/faults/`) control the entropy and the clock inside the
 //! crate, and break the code around the machines.
 //!
-//! Without the feature `fault-injection` nothing is injected, and the compiler removes the checks. Not
-//! part of the public API.
+//! Without the feature `internals` nothing is injected, and the compiler removes the checks.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-#[cfg_attr(not(feature = "fault-injection"), expect(unreachable_pub, reason = "private then"))]
-pub use crate::protocol::fault_point::FaultPoint;
-pub(crate) use crate::protocol::fault_point::is_broken;
-#[cfg(feature = "fault-injection")]
-pub use crate::protocol::fault_point::set_broken as set_fault_points;
+pub(crate) use crate::protocol::fault_point::{FaultPoint, is_broken};
 
-const IS_ON: bool = cfg!(feature = "fault-injection");
+const IS_ON: bool = cfg!(feature = "internals");
 /// `testing::every_crash` takes random bytes from a seed too.
-const IS_SEEDABLE: bool = cfg!(any(feature = "fault-injection", feature = "testing"));
+const IS_SEEDABLE: bool = cfg!(any(feature = "internals", feature = "testing"));
 
 type Entropy = Box<dyn FnMut(&mut [u8])>;
 
@@ -51,13 +46,13 @@ impl ClockShift {
 }
 
 /// Takes random bytes on this thread from `source`.
-#[cfg(feature = "fault-injection")]
+#[cfg(feature = "internals")]
 pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
     ENTROPY.set(Some(Box::new(source)));
 }
 
 /// Splits answers on this thread into parts of this size.
-#[cfg(feature = "fault-injection")]
+#[cfg(feature = "internals")]
 pub fn set_part_bytes(bytes: usize) {
     PART_BYTES.set(Some(bytes));
 }

@@ -112,11 +112,7 @@ mod clock;
 mod error;
 #[cfg(feature = "event")]
 pub mod event;
-#[cfg(not(feature = "fault-injection"))]
 mod fault_injection;
-#[cfg(feature = "fault-injection")]
-#[doc(hidden)]
-pub mod fault_injection;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
@@ -133,7 +129,7 @@ mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod idempotency;
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
 #[cfg(feature = "event")]

@@ -160,7 +160,7 @@ fn run_search(workspace: &Workspace, options: &TestOptions) -> Result<Option<boo
         return Ok(None);
     }
     let mut passed = true;
-    for mode in [&[][..], &["--features", "fault-injection", "--", "--mutants"]] {
+    for mode in [&[][..], &["--features", "internals", "--", "--mutants"]] {
         let mut command =
             workspace.cargo(["run", "--profile", "search", "--package", "protocol-search"]);
         command.args(mode);

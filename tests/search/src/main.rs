@@ -1,8 +1,7 @@
 //! Searches every state that the protocol's machines can reach. The machines are those that are shipped.
 //!
-//! `cargo run --profile search -p protocol-search` searches all rows, within bounds that CI can complete.
-//! With
-//! `--features fault-injection -- --mutants` it breaks rules, and proves that the search finds each. `-- --callers 3
+//! `cargo run --profile search -p protocol-search` searches all rows, within bounds that CI can complete. With
+//! `--features internals -- --mutants` it breaks rules, and proves that the search finds each. `-- --callers 3
 //! --faults 2 --row default --seconds 600` goes further. `README.md` has the figures.
 
 mod args;
@@ -37,8 +36,8 @@ fn main() -> ExitCode {
         println!("{}", args::USAGE);
         return ExitCode::SUCCESS;
     }
-    if args.mutants && !cfg!(feature = "fault-injection") {
-        eprintln!("--mutants needs the feature: cargo run --features fault-injection ...");
+    if args.mutants && !cfg!(feature = "internals") {
+        eprintln!("--mutants needs the feature: cargo run --features internals ...");
         return ExitCode::from(2);
     }
     let holds = if args.mutants { mutants::all_are_found() } else { all_hold(&args) };
