@@ -408,7 +408,7 @@ impl Builder {
     }
 }
 
-#[cfg(any(feature = "fault-injection", feature = "testing"))]
+#[cfg(feature = "internals")]
 impl Builder {
     /// Moves the monotonic clock of a test by the given milliseconds, forward or back.
     #[doc(hidden)]

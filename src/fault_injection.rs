@@ -1,20 +1,16 @@
 //! Lets the project's search for faults (`tests/faults/`) control the entropy and the clock inside the
 //! crate, and break the code around the machines.
 //!
-//! Without the features `fault-injection` and `testing` nothing is injected, and the compiler removes the checks.
-//! Only `fault-injection` breaks rules. Not part of the public API.
+//! Without the feature `internals` nothing is injected, and the compiler removes the checks.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-#[cfg(feature = "fault-injection")]
-pub(crate) use crate::protocol::fault_point::is_broken;
-#[cfg(not(feature = "fault-injection"))]
 pub(crate) use crate::protocol::fault_point::{FaultPoint, is_broken};
-#[cfg(feature = "fault-injection")]
-pub use crate::protocol::fault_point::{FaultPoint, set_broken as set_fault_points};
 
-const IS_ON: bool = cfg!(any(feature = "fault-injection", feature = "testing"));
+const IS_ON: bool = cfg!(feature = "internals");
+/// `testing::every_crash` takes random bytes from a seed too.
+const IS_SEEDABLE: bool = cfg!(any(feature = "internals", feature = "testing"));
 
 type Entropy = Box<dyn FnMut(&mut [u8])>;
 
@@ -30,7 +26,8 @@ pub(crate) fn part_bytes() -> Option<usize> {
 
 /// Fills `bytes` from the thread's source; `false` if it has none.
 pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
-    IS_ON && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
+    IS_SEEDABLE
+        && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
 }
 
 /// How far the monotonic clock is ahead of the machine's, in ms. Negative after a freeze.
@@ -49,13 +46,13 @@ impl ClockShift {
 }
 
 /// Takes random bytes on this thread from `source`.
-#[cfg(any(feature = "fault-injection", feature = "testing"))]
+#[cfg(feature = "internals")]
 pub fn set_entropy(source: impl FnMut(&mut [u8]) + 'static) {
     ENTROPY.set(Some(Box::new(source)));
 }
 
 /// Splits answers on this thread into parts of this size.
-#[cfg(any(feature = "fault-injection", feature = "testing"))]
+#[cfg(feature = "internals")]
 pub fn set_part_bytes(bytes: usize) {
     PART_BYTES.set(Some(bytes));
 }

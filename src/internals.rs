@@ -1,10 +1,13 @@
-//! The pure parts of a call, for `tests/fuzz/` and for the test of conditions. Not part of the API:
-//! available only with the feature `fuzzing`, and may change with every release.
+//! Parts of a call, and switches that break rules, for the project's own tests. Not part of the API:
+//! available only with the feature `internals`, and may change with every release.
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use http::{HeaderMap, HeaderName, Response};
+
+pub use crate::fault_injection::{set_entropy, set_part_bytes};
+pub use crate::protocol::fault_point::{FaultPoint, set_broken as set_fault_points};
 
 use crate::answer::codec::Coding;
 use crate::answer::{Answer, Body, HttpAnswer, Stored, pack};

@@ -90,7 +90,6 @@
 //! | `webhook` | no | [`http::webhook`]: signed webhooks of Stripe, GitHub, `OpenAI` and others; brings `http` |
 //! | `event` | yes, by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
-//! | `rows` | no | [`rows`]: the writes of a commit or transaction, from your own `Serialize` types |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | the hidden API of the command line in `crates/cli/`; it may change with every release |
@@ -99,13 +98,7 @@
 //! Without default features, you provide the DynamoDB client. No Lambda crate or TLS stack is added.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(
-        feature = "from-env",
-        feature = "lambda",
-        feature = "messages",
-        feature = "rows",
-        feature = "testing"
-    )),
+    not(all(feature = "from-env", feature = "lambda", feature = "messages", feature = "testing")),
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
 )]
 
@@ -119,11 +112,7 @@ mod clock;
 mod error;
 #[cfg(feature = "event")]
 pub mod event;
-#[cfg(not(any(feature = "fault-injection", feature = "testing")))]
 mod fault_injection;
-#[cfg(any(feature = "fault-injection", feature = "testing"))]
-#[doc(hidden)]
-pub mod fault_injection;
 mod fingerprint;
 #[cfg(feature = "from-env")]
 mod from_env;
@@ -133,7 +122,6 @@ mod from_env;
     feature = "from-env",
     feature = "lambda",
     feature = "messages",
-    feature = "rows",
     feature = "testing",
     feature = "webhook"
 ))]
@@ -141,7 +129,7 @@ mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod idempotency;
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
 #[cfg(feature = "event")]
@@ -160,8 +148,6 @@ mod new_pool;
 mod operation;
 mod ops;
 pub mod policy;
-#[cfg(feature = "rows")]
-pub mod rows;
 mod run;
 pub mod signals;
 mod store;
@@ -194,4 +180,4 @@ pub use crate::run::snapshot::SnapshotHooks;
 pub use crate::run::transaction::Transaction;
 pub use crate::store::key::Scope;
 pub use crate::store::key::derived::{DerivedKey, derive_key};
-pub use crate::store::schema::{Attribute, TableSchema};
+pub use crate::store::schema::TableSchema;

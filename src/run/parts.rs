@@ -225,7 +225,7 @@ impl Core {
             let limit = self.time_until(until);
             let read = self.table.read(&key, consistency, limit).await;
             if let Some(item) = read.outcome.map_err(Unread::Error)? {
-                let part = record::part_bytes(&self.table.schema, item, &manifest.owner);
+                let part = record::part_bytes(item, &manifest.owner);
                 return part
                     .ok_or_else(|| Unread::Gone(format!("its part {number} is another item")));
             }

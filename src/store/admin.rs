@@ -16,9 +16,9 @@ use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::StoredFingerprint;
 use crate::protocol::{Condition, Header, State, Status, Term, Version, released_until};
+use crate::store::attribute;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, Item, OwnerId};
-use crate::store::schema::Attribute;
 
 /// What a request of a scan reads.
 #[derive(Debug)]
@@ -71,14 +71,14 @@ impl Table {
         let expires_at = released_until(now, seen.lease_expires_at.unwrap_or(now));
         let condition = Condition::unchanged(seen);
         let mut change = Change::on(Expression::of(&self.schema, &condition));
-        change.set(Attribute::Status, AttributeValue::S(Status::Released.as_str().to_owned()));
-        change.set(Attribute::Owner, AttributeValue::S(owner.to_string()));
-        change.set(Attribute::Attempt, record::number(attempt));
-        change.set(Attribute::ExpiresAt, record::number(expires_at));
-        change.remove(Attribute::LeaseExpiresAt);
-        change.remove(Attribute::CompletedAt);
-        change.remove(Attribute::Response);
-        change.remove(Attribute::Steps);
+        change.set(attribute::STATUS, AttributeValue::S(Status::Released.as_str().to_owned()));
+        change.set(attribute::OWNER, AttributeValue::S(owner.to_string()));
+        change.set(attribute::ATTEMPT, record::number(attempt));
+        change.set_expiry(expires_at);
+        change.remove(attribute::LEASE_EXPIRES_AT);
+        change.remove(attribute::COMPLETED_AT);
+        change.remove(attribute::RESPONSE);
+        change.remove(attribute::STEPS);
         self.update(key, change, self.request_timeout).await
     }
 
@@ -106,7 +106,7 @@ impl Table {
             values.insert(format!(":{placeholder}"), AttributeValue::S(value.to_owned()));
         };
         if let Some(status) = status {
-            bind("status", self.schema.name(Attribute::Status), status.as_str());
+            bind("status", attribute::STATUS, status.as_str());
             filter.push("#status = :status");
         }
         if let Some(prefix) = prefix {

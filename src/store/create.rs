@@ -13,7 +13,7 @@ use super::error_code::Response;
 use super::request_error::{DynamoError, RequestError};
 use crate::clock::Backoff;
 use crate::error::{Error, ErrorKind};
-use crate::store::schema::{Attribute, TableSchema};
+use crate::store::schema::TableSchema;
 
 /// The time limit for a new table to become active.
 const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
@@ -72,7 +72,7 @@ impl Table {
 
     async fn enable_ttl(&self) -> Result<(), Error> {
         let ttl = TimeToLiveSpecification::builder()
-            .attribute_name(self.schema.name(Attribute::ExpiresAt))
+            .attribute_name(self.schema.ttl_name())
             .enabled(true)
             .build()
             .map_err(incomplete)?;
@@ -84,11 +84,11 @@ impl Table {
         match request.send().await {
             Ok(_) => Ok(()),
             Err(error) if ttl_says(&error, IS_ON_ANOTHER) => {
-                let (table, ours) = (&self.name, self.schema.name(Attribute::ExpiresAt));
+                let (table, ours) = (&self.name, self.schema.ttl_name());
                 let message = format!(
                     "the time to live of table `{table}` is enabled for another attribute than `{ours}`, so \
-                     no record is deleted: turn it off and on again for `{ours}`, or rename \
-                     Attribute::ExpiresAt in the TableSchema"
+                     no record is deleted: turn it off and on again for `{ours}`, or set \
+                     TableSchema::ttl_attribute"
                 );
                 Err(Error::new(ErrorKind::Configuration, message).with_source(Response::of(&error)))
             }

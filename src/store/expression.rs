@@ -8,10 +8,14 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
 use crate::protocol::{Condition, Header, Term};
+use crate::store::attribute;
 use crate::store::record::{self, Item};
-use crate::store::schema::{Attribute, TableSchema};
+use crate::store::schema::TableSchema;
 
 type Names = HashMap<String, String>;
+
+/// Stands for the TTL attribute, whose name can have characters that a placeholder cannot have.
+const TTL: &str = "expires_at";
 
 /// A condition expression, with the names and values that it refers to.
 pub(crate) struct Expression<'a> {
@@ -43,33 +47,38 @@ impl<'a> Expression<'a> {
         let text = |text: &str| AttributeValue::S(text.to_owned());
         match term {
             Term::Absent => {
-                let key = self.key();
-                self.push(&["attribute_not_exists(", key, ")"]);
+                // The partition key shows whether the item exists.
+                let key = self.schema.key_names().next().unwrap_or_default();
+                self.name_as("key", key);
+                self.push(&["attribute_not_exists(#key)"]);
             }
             Term::NoSteps => {
-                let steps = self.name(Attribute::Steps);
-                self.push(&["attribute_not_exists(", steps, ")"]);
+                self.name(attribute::STEPS);
+                self.push(&["attribute_not_exists(#", attribute::STEPS, ")"]);
             }
             Term::Steps(count) => {
-                let steps = self.name(Attribute::Steps);
+                self.name(attribute::STEPS);
                 let count = self.bind(AttributeValue::N(count.to_string()));
-                self.push(&["size(", steps, ") = ", &count]);
+                self.push(&["size(#", attribute::STEPS, ") = ", &count]);
             }
-            Term::Owner(owner) => self.compare(Attribute::Owner, "=", text(&owner.to_string())),
-            Term::Status(status) => self.compare(Attribute::Status, "=", text(status.as_str())),
-            Term::LeaseExpiresAt(at) => self.compare(Attribute::LeaseExpiresAt, "=", time(at)),
-            Term::LeaseExpiresBefore(at) => self.compare(Attribute::LeaseExpiresAt, "<", time(at)),
+            Term::Owner(owner) => self.compare(attribute::OWNER, "=", text(&owner.to_string())),
+            Term::Status(status) => self.compare(attribute::STATUS, "=", text(status.as_str())),
+            Term::LeaseExpiresAt(at) => self.compare(attribute::LEASE_EXPIRES_AT, "=", time(at)),
+            Term::LeaseExpiresBefore(at) => {
+                self.compare(attribute::LEASE_EXPIRES_AT, "<", time(at));
+            }
             Term::AttemptAtMost(attempt) => {
-                self.compare(Attribute::Attempt, "<=", record::number(attempt));
+                self.compare(attribute::ATTEMPT, "<=", record::number(attempt));
             }
-            Term::ExpiresAt(at) => self.compare(Attribute::ExpiresAt, "=", record::number(at)),
-            Term::ExpiresBefore(at) => self.compare(Attribute::ExpiresAt, "<", record::number(at)),
+            Term::ExpiresAt(at) => self.compare(TTL, "=", record::number(at)),
+            Term::ExpiresBefore(at) => self.compare(TTL, "<", record::number(at)),
         }
     }
 
-    fn compare(&mut self, attribute: Attribute, operator: &str, value: AttributeValue) {
-        let (name, value) = (self.name(attribute), self.bind(value));
-        self.push(&[name, " ", operator, " ", &value]);
+    fn compare(&mut self, attribute: &'static str, operator: &str, value: AttributeValue) {
+        self.name(attribute);
+        let value = self.bind(value);
+        self.push(&["#", attribute, " ", operator, " ", &value]);
     }
 
     fn push(&mut self, pieces: &[&str]) {
@@ -79,28 +88,19 @@ impl<'a> Expression<'a> {
     /// Adds a value, and returns its placeholder.
     fn bind(&mut self, value: AttributeValue) -> String {
         let placeholder = format!(":is{}", self.values.len());
-        self.value(&placeholder, value);
+        self.values.insert(placeholder.clone(), value);
         placeholder
     }
 
-    /// The attribute that shows whether the item exists.
-    fn key(&mut self) -> &'static str {
-        let partition_key = self.schema.key_names().next();
-        self.names.insert("#key".to_owned(), partition_key.unwrap_or_default().to_owned());
-        "#key"
+    /// Adds the name of an attribute under the placeholder `#attribute`. Many names are reserved words of
+    /// DynamoDB.
+    fn name(&mut self, attribute: &'static str) {
+        let name = if attribute == TTL { self.schema.ttl_name() } else { attribute };
+        self.name_as(attribute, name);
     }
 
-    fn name(&mut self, attribute: Attribute) -> &'static str {
-        let placeholder = attribute.placeholder();
-        if !self.names.contains_key(placeholder) {
-            let name = self.schema.name(attribute).to_owned();
-            self.names.insert(placeholder.to_owned(), name);
-        }
-        placeholder
-    }
-
-    fn value(&mut self, placeholder: &str, value: AttributeValue) {
-        self.values.insert(placeholder.to_owned(), value);
+    fn name_as(&mut self, placeholder: &str, name: &str) {
+        self.names.insert(format!("#{placeholder}"), name.to_owned());
     }
 
     pub(crate) fn finish(self) -> (String, Names, Option<Item>) {
@@ -121,21 +121,28 @@ impl<'a> Change<'a> {
         Self { condition, set: String::new(), remove: String::new() }
     }
 
-    pub(super) fn set(&mut self, attribute: Attribute, value: AttributeValue) {
-        let name = self.condition.name(attribute);
-        let placeholder = name.replace('#', ":");
-        self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
-        let _ = write!(self.set, "{name} = {placeholder}");
-        self.condition.value(&placeholder, value);
+    pub(super) fn set(&mut self, attribute: &'static str, value: AttributeValue) {
+        self.condition.name(attribute);
+        self.begin_assignment();
+        let _ = write!(self.set, "#{attribute} = :{attribute}");
+        self.condition.values.insert(format!(":{attribute}"), value);
     }
 
-    /// Sets one member of an attribute that already is a map.
-    pub(super) fn set_member(&mut self, attribute: Attribute, member: &str, value: AttributeValue) {
-        let name = self.condition.name(attribute);
-        self.condition.names.insert("#member".to_owned(), member.to_owned());
-        self.condition.value(":member", value);
+    pub(super) fn set_expiry(&mut self, expires_at: i64) {
+        self.set(TTL, record::number(expires_at));
+    }
+
+    /// Sets a step, in a map that already exists.
+    pub(super) fn set_step(&mut self, name: &str, value: AttributeValue) {
+        self.condition.name(attribute::STEPS);
+        self.condition.name_as("member", name);
+        self.condition.values.insert(":member".to_owned(), value);
+        self.begin_assignment();
+        let _ = write!(self.set, "#{}.#member = :member", attribute::STEPS);
+    }
+
+    fn begin_assignment(&mut self) {
         self.set.push_str(if self.set.is_empty() { "SET " } else { ", " });
-        let _ = write!(self.set, "{name}.#member = :member");
     }
 
     /// Sets the record's attributes. Others stay, such as those of a later version.
@@ -143,6 +150,7 @@ impl<'a> Change<'a> {
         for (attribute, value) in record::state_values(record, response) {
             self.set_or_remove(attribute, value);
         }
+        self.set_expiry(record.expires_at);
     }
 
     /// Sets the attributes that no update changes later. Needed if the record may be absent.
@@ -154,30 +162,30 @@ impl<'a> Change<'a> {
 
     /// Changes the version of the record, but nothing else.
     pub(super) fn touch(&mut self, record: &Header) {
-        self.set(Attribute::Owner, AttributeValue::S(record.owner.to_string()));
+        self.set(attribute::OWNER, AttributeValue::S(record.owner.to_string()));
         if let Some(end) = record.state.lease_expires_at() {
-            self.set(Attribute::LeaseExpiresAt, record::number(end.millis()));
+            self.set(attribute::LEASE_EXPIRES_AT, record::number(end.millis()));
         }
     }
 
     /// Sets the end of the lease, if there is one, and `expires_at`.
     pub(super) fn lease(&mut self, record: &Header) {
         let lease = record.state.lease_expires_at().map(|at| record::number(at.millis()));
-        self.set_or_remove(Attribute::LeaseExpiresAt, lease);
-        self.set(Attribute::ExpiresAt, record::number(record.expires_at));
+        self.set_or_remove(attribute::LEASE_EXPIRES_AT, lease);
+        self.set_expiry(record.expires_at);
     }
 
-    fn set_or_remove(&mut self, attribute: Attribute, value: Option<AttributeValue>) {
+    fn set_or_remove(&mut self, attribute: &'static str, value: Option<AttributeValue>) {
         match value {
             Some(value) => self.set(attribute, value),
             None => self.remove(attribute),
         }
     }
 
-    pub(super) fn remove(&mut self, attribute: Attribute) {
-        let name = self.condition.name(attribute);
-        self.remove.push_str(if self.remove.is_empty() { " REMOVE " } else { ", " });
-        self.remove.push_str(name);
+    pub(super) fn remove(&mut self, attribute: &'static str) {
+        self.condition.name(attribute);
+        self.remove.push_str(if self.remove.is_empty() { " REMOVE #" } else { ", #" });
+        self.remove.push_str(attribute);
     }
 
     pub(super) fn expression(&self) -> String {

@@ -7,9 +7,9 @@ use super::request_error::{DynamoError, RequestError};
 use super::{Consistency, Table};
 use crate::error::Error;
 use crate::protocol::Condition;
+use crate::store::attribute;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, OwnerId};
-use crate::store::schema::Attribute;
 
 /// The result of a test request.
 pub(super) type Inspection<T> = Result<T, Obstacle>;
@@ -80,7 +80,7 @@ impl Table {
             }
             Access::Update => {
                 let mut change = Change::on(condition);
-                change.set(Attribute::Format, AttributeValue::Null(true));
+                change.set(attribute::FORMAT, AttributeValue::Null(true));
                 let request = self.update_request(key, change);
                 self.send(Box::pin(request.send()), limit).await.0.map(drop)
             }

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "admin")]
 pub(crate) mod admin;
+pub(crate) mod attribute;
 mod components;
 pub(crate) mod create;
 mod error_code;
@@ -43,7 +44,7 @@ use crate::fingerprint::StoredFingerprint;
 use crate::protocol::{self, Condition, Form, Term, Write};
 use crate::signals::Stopwatch;
 use crate::store::key::RecordKey;
-use crate::store::schema::{Attribute, TableSchema};
+use crate::store::schema::TableSchema;
 
 pub(crate) use self::expression::Expression;
 pub(crate) use self::inspect::{Access, Obstacle};
@@ -118,7 +119,7 @@ impl Table {
             }
             Form::UpdateWithoutSteps => {
                 change.record(&write.record, response);
-                change.remove(Attribute::Steps);
+                change.remove(attribute::STEPS);
             }
             Form::Touch => change.touch(&write.record),
             // Its contents are not part of the write: see `store_step`.
@@ -156,9 +157,9 @@ impl Table {
         let mut change = Change::on(Expression::of(&self.schema, &write.condition));
         if creates_map {
             let steps = Item::from([(name.to_owned(), value)]);
-            change.set(Attribute::Steps, AttributeValue::M(steps));
+            change.set(attribute::STEPS, AttributeValue::M(steps));
         } else {
-            change.set_member(Attribute::Steps, name, value);
+            change.set_step(name, value);
         }
         self.update(key, change, limit).await
     }

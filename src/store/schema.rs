@@ -1,93 +1,21 @@
-//! The names that the record's attributes have in the table.
+//! The names that a table gives to the key of a record and to its TTL attribute.
 
 use std::borrow::Cow;
-use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
+use crate::store::attribute;
 use crate::store::key::{MAX_PARTITION_KEY_BYTES, MAX_SORT_KEY_BYTES};
 
-/// An attribute of the record other than its key. It can be parsed from its default name,
-/// such as `expires_at`.
+/// The names of the table's key and of its TTL attribute. By default these are `pk` and `expires_at`. The
+/// other attributes of a record have fixed names, which are in `docs/protocol.md`.
 ///
 /// ```
-/// use dynamodb_idempotency::{Attribute, TableSchema};
-///
-/// let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Attribute {
-    /// `PENDING`, `COMPLETED`, `FAILED` or `RELEASED`.
-    Status,
-    /// The owner's id, random for each call.
-    Owner,
-    /// The number of the last attempt: 1, 2, …; 0 in a released record whose handler never ran.
-    Attempt,
-    /// The fingerprint of the request: a byte that names how it was computed, and a SHA-256.
-    Fingerprint,
-    /// When the owner's lease expires, in epoch milliseconds; only while `PENDING`.
-    LeaseExpiresAt,
-    /// When the record expires, in epoch seconds. The table's TTL attribute.
-    ExpiresAt,
-    /// When attempt 1 started, in epoch milliseconds; after a release, when the next attempt started.
-    CreatedAt,
-    /// When the operation succeeded or failed, in epoch milliseconds.
-    CompletedAt,
-    /// The stored answer.
-    Response,
-    /// Version of the record's layout.
-    Format,
-    /// The results of the steps that are done, until the operation completes.
-    Steps,
-    /// How many earlier attempts were released or undone.
-    ReleasedAttempts,
-}
-
-const ALL: [(Attribute, &str, &str); 12] = [
-    (Attribute::Status, "status", "#status"),
-    (Attribute::Owner, "owner", "#owner"),
-    (Attribute::Attempt, "attempt", "#attempt"),
-    (Attribute::Fingerprint, "fingerprint", "#fingerprint"),
-    (Attribute::LeaseExpiresAt, "lease_expires_at", "#lease_expires_at"),
-    (Attribute::ExpiresAt, "expires_at", "#expires_at"),
-    (Attribute::CreatedAt, "created_at", "#created_at"),
-    (Attribute::CompletedAt, "completed_at", "#completed_at"),
-    (Attribute::Response, "response", "#response"),
-    (Attribute::Format, "format", "#format"),
-    (Attribute::Steps, "steps", "#steps"),
-    (Attribute::ReleasedAttempts, "released_attempts", "#released_attempts"),
-];
-
-/// Parses the default name.
-impl FromStr for Attribute {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        let known = ALL.into_iter().find(|(_, default, _)| *default == name);
-        known.map(|(attribute, ..)| attribute).ok_or_else(|| {
-            let names = ALL.map(|(_, default, _)| default).join(", ");
-            invalid(&format!("`{name}` is not an attribute of a record: use one of {names}"))
-        })
-    }
-}
-
-impl Attribute {
-    /// Returns the placeholder in expressions. Many default names are reserved words of DynamoDB.
-    pub(crate) const fn placeholder(self) -> &'static str {
-        ALL[self as usize].2
-    }
-}
-
-/// The attribute names of records in the table. By default the partition key is `pk`, and the other
-/// names are those in `docs/protocol.md`.
-///
-/// ```
-/// use dynamodb_idempotency::{Attribute, TableSchema};
+/// use dynamodb_idempotency::TableSchema;
 ///
 /// // A table shared with others: partition key `PK` of one fixed value, sort key `SK`.
 /// let schema = TableSchema::default()
 ///     .composite_key("PK", "IDEMPOTENCY", "SK")
-///     .attribute(Attribute::ExpiresAt, "ttl");
+///     .ttl_attribute("ttl");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSchema {
@@ -95,13 +23,12 @@ pub struct TableSchema {
     key: Cow<'static, str>,
     /// The partition key of a composite key, and its one value for all records.
     partition: Option<(Cow<'static, str>, String)>,
-    names: [Cow<'static, str>; ALL.len()],
+    ttl: Cow<'static, str>,
 }
 
 impl Default for TableSchema {
     fn default() -> Self {
-        let names = ALL.map(|(_, name, _)| Cow::Borrowed(name));
-        Self { key: "pk".into(), partition: None, names }
+        Self { key: "pk".into(), partition: None, ttl: "expires_at".into() }
     }
 }
 
@@ -139,19 +66,20 @@ impl TableSchema {
         Self { key: sort.into(), partition, ..self }
     }
 
-    /// Renames an attribute. Do this before the first record is written. Records keep the names that
-    /// they were written with, and a record under other names is an error:
+    /// Sets the name of the table's TTL attribute, which holds the time when a record expires. Default:
+    /// `expires_at`.
+    ///
+    /// Set it before the first record is written. A record without this attribute is an error:
     /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord).
     ///
     /// ```
-    /// use dynamodb_idempotency::{Attribute, TableSchema};
+    /// use dynamodb_idempotency::TableSchema;
     ///
-    /// let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    /// let schema = TableSchema::default().ttl_attribute("ttl");
     /// ```
     #[must_use]
-    pub fn attribute(mut self, attribute: Attribute, name: impl Into<Cow<'static, str>>) -> Self {
-        self.names[attribute as usize] = name.into();
-        self
+    pub fn ttl_attribute(self, name: impl Into<Cow<'static, str>>) -> Self {
+        Self { ttl: name.into(), ..self }
     }
 
     /// The attribute that holds the record's key.
@@ -169,11 +97,11 @@ impl TableSchema {
         self.partition().map(|(name, _)| name).into_iter().chain([self.key_name()])
     }
 
-    /// The name of an attribute in the table.
+    /// The name of the TTL attribute.
     #[doc(hidden)]
     #[must_use]
-    pub fn name(&self, attribute: Attribute) -> &str {
-        &self.names[attribute as usize]
+    pub fn ttl_name(&self) -> &str {
+        &self.ttl
     }
 
     /// The longest value that the attribute with the record's key can hold, in bytes.
@@ -185,7 +113,8 @@ impl TableSchema {
         if self.partition().is_some_and(|(_, value)| value.is_empty()) {
             return Err(invalid("the fixed value of the partition key is empty"));
         }
-        let mut names: Vec<&str> = self.names.iter().map(AsRef::as_ref).collect();
+        let mut names = attribute::ALL.to_vec();
+        names.push(self.ttl_name());
         names.extend(self.key_names());
         names.sort_unstable();
         if names.iter().any(|name| name.is_empty() || name.len() > 255) {
@@ -207,27 +136,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_the_order_of_the_enum() {
-        for (index, (attribute, name, placeholder)) in ALL.into_iter().enumerate() {
-            assert_eq!(attribute as usize, index);
-            assert_eq!(placeholder, format!("#{name}"));
-            assert_eq!(TableSchema::default().name(attribute), name);
-            assert_eq!(name.parse::<Attribute>().unwrap(), attribute);
-        }
-    }
-
-    #[test]
     fn names_must_be_distinct_and_valid() {
         let schema = TableSchema::default;
         assert!(schema().validate().is_ok());
         assert!(schema().composite_key("PK", "I", "SK").validate().is_ok());
+        assert!(schema().partition_key("expires_at").ttl_attribute("ttl").validate().is_ok());
         for wrong in [
-            schema().attribute(Attribute::Owner, "status"),
+            schema().ttl_attribute("status"),
+            schema().ttl_attribute("pk"),
             schema().partition_key("status"),
             schema().partition_key(""),
             schema().composite_key("k", "I", "k"),
             schema().composite_key("PK", "", "SK"),
-            schema().attribute(Attribute::Format, "f".repeat(256)),
+            schema().ttl_attribute("t".repeat(256)),
         ] {
             assert_eq!(wrong.validate().unwrap_err().kind(), ErrorKind::Configuration);
         }

@@ -12,9 +12,9 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::json::to_text;
 use crate::ops::admin::StoredRecord;
+use crate::store::attribute;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::{self, Header, Item, Record, State, completed_header, random_owner};
-use crate::store::schema::Attribute;
 use crate::store::{Consistency, Table};
 
 /// How long ago leases and retentions ended.
@@ -237,14 +237,13 @@ impl<'a> SandboxRecord<'a> {
     /// The same as for [`pending`](Self::pending); [`ErrorKind::InvalidInput`] if there is no
     /// record.
     pub async fn expired(&self) -> Result<(), Error> {
-        let schema = &self.table().schema;
         let mut item = self.item().await?.ok_or_else(|| {
             Error::new(ErrorKind::InvalidInput, "there is no record that could expire")
         })?;
         let ended = self.now().minus(LONG_AGO);
         let expires_at = record::number(ended.seconds_up());
-        item.insert(schema.name(Attribute::ExpiresAt).to_owned(), expires_at);
-        if let Some(lease) = item.get_mut(schema.name(Attribute::LeaseExpiresAt)) {
+        item.insert(self.table().schema.ttl_name().to_owned(), expires_at);
+        if let Some(lease) = item.get_mut(attribute::LEASE_EXPIRES_AT) {
             *lease = record::number(ended.millis());
         }
         self.put(item).await

@@ -34,7 +34,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::store::schema::{Attribute, TableSchema};
+use crate::store::schema::TableSchema;
 
 /// The name of the table of records in a sandbox and in a world.
 pub(crate) const TABLE: &str = "idempotency";
@@ -166,7 +166,7 @@ impl Store {
         if created.status != 200 {
             return created;
         }
-        let ttl = json!({"AttributeName": schema.name(Attribute::ExpiresAt), "Enabled": true});
+        let ttl = json!({"AttributeName": schema.ttl_name(), "Enabled": true});
         self.execute(&Request {
             operation: "UpdateTimeToLive".to_owned(),
             body: json!({"TableName": name, "TimeToLiveSpecification": ttl}),

@@ -69,7 +69,6 @@ pub(crate) fn explore(
 }
 
 /// A schedule that violates `guarantee`, with the fewest faults.
-#[cfg(feature = "fault-injection")]
 pub(crate) fn any(
     setup: &Setup,
     scenario: &Scenario,
@@ -82,11 +81,9 @@ pub(crate) fn any(
 }
 
 /// The longest schedule that is searched for a violation. The longest known one has 12 steps.
-#[cfg(feature = "fault-injection")]
 const MOST_STEPS: usize = 16;
 
 /// The shortest schedule that violates a guarantee, with the fewest faults.
-#[cfg(feature = "fault-injection")]
 pub(crate) fn shortest(
     setup: &Setup,
     scenario: &Scenario,

@@ -12,7 +12,6 @@ mod expression;
 mod guarantee;
 mod known;
 mod ledger;
-#[cfg(feature = "fault-injection")]
 mod mutants;
 mod network;
 mod random;

@@ -2,7 +2,7 @@
 //! are listed here to save time. With `FAULT_BOUND=full` they are searched for. `tests/search` breaks the
 //! rules of the machines.
 
-use dynamodb_idempotency::fault_injection::{FaultPoint, set_fault_points};
+use dynamodb_idempotency::internals::{FaultPoint, set_fault_points};
 
 use crate::exhaustive::{any, is_full, shortest};
 use crate::guarantee::{Guarantee, Violation};

@@ -115,10 +115,7 @@ macro_rules! scenarios {
 
         mod exhaustive {
             $(#[test]
-            #[cfg_attr(
-                not(feature = "fault-injection"),
-                ignore = "takes minutes; `cargo xtask verify` runs it"
-            )]
+            #[ignore = "takes minutes; `cargo xtask verify` runs it"]
             fn $name() {
                 crate::exhaustive::search(stringify!($name));
             })*

@@ -130,8 +130,8 @@ pub(crate) fn exchanges(simulate: impl FnOnce()) -> Vec<Exchange> {
 /// Begins a new world on this thread.
 pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
     // So small that an answer in parts has one or two of them.
-    dynamodb_idempotency::fault_injection::set_part_bytes(20);
-    dynamodb_idempotency::fault_injection::set_entropy(|bytes| {
+    dynamodb_idempotency::internals::set_part_bytes(20);
+    dynamodb_idempotency::internals::set_entropy(|bytes| {
         with(|world| world.random_bytes(bytes));
     });
     let world = World {

@@ -17,7 +17,7 @@ mod canaries;
 #[cfg(feature = "http")]
 mod capacity;
 mod commit;
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "internals")]
 mod conditions;
 mod deployment;
 mod derived_keys;
@@ -26,7 +26,7 @@ mod developer_credentials;
 mod events;
 mod failures;
 mod faq;
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "internals")]
 mod fuzz_corpus;
 #[cfg(feature = "lambda")]
 mod http;
@@ -61,5 +61,5 @@ mod time;
 mod transaction;
 mod untouched;
 mod waiting;
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "internals")]
 mod writes;

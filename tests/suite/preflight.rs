@@ -5,9 +5,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use dynamodb_idempotency::policy::Outage;
-use dynamodb_idempotency::{
-    Attribute, ErrorKind, Finding, Idempotency, Scope, Severity, TableSchema,
-};
+use dynamodb_idempotency::{ErrorKind, Finding, Idempotency, Scope, Severity, TableSchema};
 
 use crate::support::raw::{self, s, with};
 use crate::support::{Act, Gate, Link, Store};
@@ -35,9 +33,7 @@ async fn stopped(idempotency: &Idempotency) -> String {
 async fn a_right_deployment_is_all_ok() {
     for schema in [
         TableSchema::default(),
-        TableSchema::default()
-            .composite_key("PK", "IDEMPOTENCY", "SK")
-            .attribute(Attribute::ExpiresAt, "ttl"),
+        TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK").ttl_attribute("ttl"),
     ] {
         let (store, link) = (Store::with_schema(schema).await, Link::default());
         let idempotency = store.over(&link);

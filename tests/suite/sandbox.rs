@@ -7,7 +7,7 @@ use dynamodb_idempotency::admin::{StoredAnswer, StoredState};
 use dynamodb_idempotency::policy::{Failure, Lease};
 use dynamodb_idempotency::testing::Sandbox;
 use dynamodb_idempotency::{
-    Attribute, ErrorKind, Fingerprint, Idempotency, Outcome, RunError, Scope, TableSchema,
+    ErrorKind, Fingerprint, Idempotency, Outcome, RunError, Scope, TableSchema,
 };
 
 use crate::support::{Runs, charge, executed, is_in_progress, kind};
@@ -23,9 +23,7 @@ async fn pay(idempotency: &Idempotency, amount: u32) -> Result<Outcome<u32>, Run
 async fn each_state_is_met_as_on_a_real_table() {
     for schema in [
         TableSchema::default(),
-        TableSchema::default()
-            .composite_key("PK", "IDEMPOTENCY", "SK")
-            .attribute(Attribute::Status, "STATE"),
+        TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK").ttl_attribute("ttl"),
     ] {
         let sandbox = Sandbox::with_schema(schema).await.unwrap();
         let idempotency = sandbox.idempotency();

@@ -1,7 +1,7 @@
 //! The table that `create_table` makes, and records in tables of other shapes.
 
 use aws_sdk_dynamodb::types::{KeyType, TableDescription, TimeToLiveStatus};
-use dynamodb_idempotency::{Attribute, ErrorKind, Idempotency, TableSchema};
+use dynamodb_idempotency::{ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, s};
 use crate::support::{
@@ -49,7 +49,7 @@ async fn making_a_table_again_changes_nothing() {
 #[tokio::test]
 async fn a_time_to_live_on_another_attribute_is_an_error() {
     let store = Store::open().await;
-    let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    let schema = TableSchema::default().ttl_attribute("ttl");
     let client = store.client(&Link::default());
     let idempotency = Idempotency::builder(client, store.table()).schema(schema).build().unwrap();
     let error = idempotency.create_table().await.unwrap_err();
@@ -58,22 +58,9 @@ async fn a_time_to_live_on_another_attribute_is_an_error() {
     assert_eq!(ttl(&store).await.as_deref(), Some("expires_at"));
 }
 
-/// Another name for everything, some of them reserved words of DynamoDB's.
+/// The TTL attribute has a name that no placeholder of an expression can have.
 fn renamed() -> TableSchema {
-    let names = [
-        (Attribute::Status, "STATE"),
-        (Attribute::Owner, "USER"),
-        (Attribute::Attempt, "COUNT"),
-        (Attribute::Fingerprint, "hash"),
-        (Attribute::LeaseExpiresAt, "lease.until"),
-        (Attribute::ExpiresAt, "ttl"),
-        (Attribute::CreatedAt, "timestamp"),
-        (Attribute::CompletedAt, "END"),
-        (Attribute::Response, "data"),
-        (Attribute::Format, "1version"),
-    ];
-    let schema = TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK");
-    names.into_iter().fold(schema, |schema, (attribute, name)| schema.attribute(attribute, name))
+    TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK").ttl_attribute("ttl.until")
 }
 
 fn renamed_key(sk: &str) -> Item {
@@ -84,27 +71,27 @@ fn renamed_key(sk: &str) -> Item {
 async fn a_composite_key_and_other_names_hold_the_same_record() {
     let (store, runs) = (Store::with_schema(renamed()).await, Runs::default());
     assert_eq!(keys(&described(&store).await), [("PK", KeyType::Hash), ("SK", KeyType::Range)]);
-    assert_eq!(ttl(&store).await.as_deref(), Some("ttl"));
+    assert_eq!(ttl(&store).await.as_deref(), Some("ttl.until"));
     let idempotency = store.idempotency();
     charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
     let record = store.item_at(renamed_key("charge#k")).await.unwrap();
     let mut names: Vec<&str> = record.keys().map(String::as_str).collect();
     names.sort_unstable();
     let expected = [
-        "1version",
-        "COUNT",
-        "END",
         "PK",
         "SK",
-        "STATE",
-        "USER",
-        "data",
-        "hash",
-        "timestamp",
-        "ttl",
+        "attempt",
+        "completed_at",
+        "created_at",
+        "fingerprint",
+        "format",
+        "owner",
+        "response",
+        "status",
+        "ttl.until",
     ];
     assert_eq!(names, expected);
-    assert_eq!(raw::text(&record, "STATE"), "COMPLETED");
+    assert_eq!(raw::status(&record), "COMPLETED");
 }
 
 #[tokio::test]
@@ -115,10 +102,10 @@ async fn every_write_works_with_other_names() {
     // Release, and keep a failure.
     handlers(decline(operation("a"), &runs).await);
     let released = store.item_at(renamed_key("charge#a")).await.unwrap();
-    assert_eq!(raw::text(&released, "STATE"), "RELEASED");
+    assert_eq!(raw::status(&released), "RELEASED");
     handlers(decline_kept(operation("a").replay_errors::<Declined>(), &runs).await);
     let record = store.item_at(renamed_key("charge#a")).await.unwrap();
-    assert_eq!(raw::text(&record, "STATE"), "FAILED");
+    assert_eq!(raw::status(&record), "FAILED");
     // Create, take over, and complete late.
     let (gate, later) = (Gate::default(), store.over(&Link::later(3600)));
     let (first, ()) = tokio::join!(charge_held(operation("b"), &runs, &gate), async {
@@ -132,6 +119,21 @@ async fn every_write_works_with_other_names() {
     let after_retention = store.over(&Link::later(3 * 86_400));
     let again = charge(after_retention.operation("charge").key("b"), &runs).await;
     assert_eq!(again.unwrap(), executed(5, 1));
+}
+
+#[tokio::test]
+async fn a_record_without_the_ttl_attribute_is_an_error_that_names_it() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let record = raw::abandoned("charge#k");
+    store.put(record.clone()).await;
+    let builder = Idempotency::builder(store.client(&Link::default()), store.table());
+    let schema = TableSchema::default().ttl_attribute("ttl");
+    let renamed = builder.schema(schema).build().unwrap();
+    let error = charge(renamed.operation("charge").key("k"), &runs).await.unwrap_err();
+    let error = error.idempotency().expect("an error of the crate");
+    assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+    assert!(error.to_string().contains("its attribute `ttl`"), "{error}");
+    assert_eq!((runs.count(), store.record("charge#k").await), (0, record));
 }
 
 #[tokio::test]

@@ -29,6 +29,12 @@ pub(crate) fn run_on_dynamodb_local(workspace: &Workspace) -> Result<Result<bool
     Ok(Ok(passed))
 }
 
+/// The schedules up to their bounds.
+pub(crate) fn run_schedules(workspace: &Workspace) -> Result<bool> {
+    let tests = ["--test", "faults", "--", "--ignored", "exhaustive"];
+    succeeds(&mut workspace.cargo_all("test", &tests))
+}
+
 /// The examples of the documentation.
 pub(crate) fn run_doc_tests(workspace: &Workspace) -> Result<bool> {
     succeeds(&mut workspace.cargo_all("test", &["--doc"]))

@@ -143,8 +143,8 @@ fn judged(outcome: Result<Outcome>, options: &VerifyOptions) -> (CheckResult, St
     }
 }
 
-/// Features that are not linted alone: `developer-credentials` has no code of its own, and `fuzzing` is not for users.
-const NEVER_ALONE: [&str; 2] = ["developer-credentials", "fuzzing"];
+/// The feature that is not linted alone, because it has no code of its own.
+const NEVER_ALONE: &str = "developer-credentials";
 
 fn checks(features: &[String]) -> Vec<Check> {
     let mut checks = vec![
@@ -177,7 +177,7 @@ fn checks(features: &[String]) -> Vec<Check> {
     ]);
     let alone = ["--package", PACKAGE, "--lib", "--no-default-features"];
     checks.push(clippy("clippy, no features", &alone));
-    let alone_too = features.iter().filter(|feature| !NEVER_ALONE.contains(&feature.as_str()));
+    let alone_too = features.iter().filter(|feature| *feature != NEVER_ALONE);
     checks.extend(alone_too.map(|feature| {
         let name = format!("clippy, only `{feature}`");
         clippy(&name, &[&alone[..], &["--features", feature.as_str()]].concat())
@@ -190,6 +190,7 @@ fn checks(features: &[String]) -> Vec<Check> {
                 Err(missing) => Outcome::Skipped(missing),
             })
         }),
+        check("schedules", |workspace| suites::run_schedules(workspace).map(Outcome::of)),
         check("the SDK's own HTTP client", |workspace| {
             suites::run_one_pool(workspace).map(Outcome::of)
         }),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use dynamodb_idempotency::{Attribute, Error, Scope};
+use dynamodb_idempotency::{Error, Scope};
 
 use crate::failure::Failure;
 use crate::resume::Resume;
@@ -51,21 +51,12 @@ pub(crate) struct Target {
     /// For a table with a sort key: PARTITION=VALUE,SORT
     #[arg(long, global = true, value_name = "NAMES", value_parser = composite_key)]
     pub(crate) composite_key: Option<CompositeKey>,
+    /// The TTL attribute, `expires_at` by default
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) ttl_attribute: Option<String>,
     /// How long a request may take, with its retries: 500ms, 15s, 1m
     #[arg(long, global = true, value_name = "TIME", default_value = "15s", value_parser = some_time)]
     pub(crate) request_timeout: Duration,
-    /// An attribute with another name, as in `expires_at=ttl`; may be repeated
-    #[arg(long = "attribute", global = true, value_name = "NAME=OTHER", value_parser = renamed)]
-    pub(crate) attributes: Vec<Renamed>,
-}
-
-/// An attribute and its name in the table.
-#[derive(Clone, Debug)]
-pub(crate) struct Renamed {
-    pub(crate) attribute: Attribute,
-    pub(crate) other: String,
-    /// The argument as typed.
-    pub(crate) text: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -400,12 +391,6 @@ fn composite_key(text: &str) -> Result<CompositeKey, String> {
         }),
         None => Err("it is PARTITION=VALUE,SORT, as in `PK=IDEMPOTENCY,SK`".to_owned()),
     }
-}
-
-fn renamed(text: &str) -> Result<Renamed, String> {
-    let (name, other) = text.split_once('=').ok_or("it is NAME=OTHER, as in `expires_at=ttl`")?;
-    let attribute = name.parse().map_err(|error: Error| error.to_string())?;
-    Ok(Renamed { attribute, other: other.to_owned(), text: text.to_owned() })
 }
 
 /// A duration that is not zero.

@@ -93,8 +93,8 @@ fn schema(target: &Target) -> TableSchema {
         let (partition, value, sort) = (&key.partition, &key.value, &key.sort);
         schema = schema.composite_key(partition.clone(), value.clone(), sort.clone());
     }
-    for renamed in &target.attributes {
-        schema = schema.attribute(renamed.attribute, renamed.other.clone());
+    if let Some(name) = &target.ttl_attribute {
+        schema = schema.ttl_attribute(name.clone());
     }
     schema
 }

@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::{
 };
 use dynamodb_idempotency::admin::{Admin, Page, Select, StoredAnswer, StoredRecord, StoredState};
 use dynamodb_idempotency::policy::KeyForm;
-use dynamodb_idempotency::{Attribute, Error, ErrorKind, Finding, Idempotency, Scope, Severity};
+use dynamodb_idempotency::{Error, ErrorKind, Finding, Idempotency, Scope, Severity};
 use futures_util::future;
 use serde_json::{Value, json};
 
@@ -185,7 +185,7 @@ impl Checks<'_> {
         let Some(ttl) = self.described(SUBJECT, "dynamodb:DescribeTimeToLive", described) else {
             return;
         };
-        let ours = self.idempotency.admin().schema().name(Attribute::ExpiresAt).to_owned();
+        let ours = self.idempotency.admin().schema().ttl_name().to_owned();
         let ttl = ttl.filter(|ttl| {
             use TimeToLiveStatus::{Enabled, Enabling};
             matches!(ttl.time_to_live_status, Some(Enabled | Enabling))
@@ -198,8 +198,8 @@ impl Checks<'_> {
             Some(name) => (
                 format!("on for `{name}`"),
                 format!(
-                    "turn it off and on again for `{ours}`, or rename Attribute::ExpiresAt in the \
-                     TableSchema"
+                    "turn it off and on again for `{ours}`, or set TableSchema::ttl_attribute (on the \
+                     command line: --ttl-attribute)"
                 ),
             ),
             None => ("off".to_owned(), format!("turn it on for the attribute `{ours}`")),

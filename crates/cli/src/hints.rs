@@ -30,6 +30,7 @@ impl Hints {
             ("--region", &target.region),
             ("--profile", &target.profile),
             ("--partition-key", &target.partition_key),
+            ("--ttl-attribute", &target.ttl_attribute),
         ];
         for (option, value) in named {
             if let Some(value) = value {
@@ -38,9 +39,6 @@ impl Hints {
         }
         if let Some(key) = &target.composite_key {
             add("--composite-key", &format!("{}={},{}", key.partition, key.value, key.sort));
-        }
-        for renamed in &target.attributes {
-            add("--attribute", &renamed.text);
         }
         Self { options }
     }

@@ -1,7 +1,7 @@
 //! Rules that the project's own tests break, to prove that they find it. `tests/search` breaks those of the
 //! machines, and `tests/faults` those of the library.
 //!
-//! Without the feature `fault-injection`, no rule can be broken, and the compiler removes the checks.
+//! Without the feature `internals`, no rule can be broken, and the compiler removes the checks.
 
 /// A rule that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,25 +79,25 @@ pub enum FaultPoint {
     LoseUnwrittenAnswers,
 }
 
-#[cfg(feature = "fault-injection")]
+#[cfg(feature = "internals")]
 thread_local! {
     static BROKEN: std::cell::Cell<&'static [FaultPoint]> = const { std::cell::Cell::new(&[]) };
 }
 
 /// Breaks these rules on this thread, and no others.
-#[cfg(feature = "fault-injection")]
+#[cfg(feature = "internals")]
 pub fn set_broken(points: &'static [FaultPoint]) {
     BROKEN.set(points);
 }
 
 /// Whether this rule is broken on this thread.
-#[cfg(feature = "fault-injection")]
+#[cfg(feature = "internals")]
 pub fn is_broken(point: FaultPoint) -> bool {
     BROKEN.get().contains(&point)
 }
 
-/// Whether this rule is broken: never, without the feature `fault-injection`.
-#[cfg(not(feature = "fault-injection"))]
+/// Whether this rule is broken: never, without the feature `internals`.
+#[cfg(not(feature = "internals"))]
 pub const fn is_broken(_: FaultPoint) -> bool {
     false
 }

@@ -100,7 +100,7 @@ export interface IdempotencyTableProps {
 
   /**
    * The attribute that DynamoDB deletes records by, where the code renames it
-   * (`Attribute::ExpiresAt`).
+   * (`TableSchema::ttl_attribute`).
    *
    * @default "expires_at"
    */

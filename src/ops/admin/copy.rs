@@ -5,9 +5,10 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Condition, State, Term};
 use crate::store::WriteResult;
+use crate::store::attribute;
 use crate::store::key::RecordKey;
 use crate::store::record::{Bound, Item, Record, item_bytes};
-use crate::store::schema::{Attribute, TableSchema};
+use crate::store::schema::TableSchema;
 
 /// An item of [`Page::items`](super::Page::items): a record of any format, or an item that belongs to
 /// one, such as a part of a large answer.
@@ -86,14 +87,11 @@ const TRIES: u32 = 6;
 
 impl SourceItem {
     pub(super) fn new(schema: &TableSchema, key: RecordKey, item: Item, now: Timestamp) -> Self {
-        let number = |attribute: Attribute| -> Option<i64> {
-            item.get(schema.name(attribute))?.as_n().ok()?.parse().ok()
-        };
-        let expires_at = number(Attribute::ExpiresAt);
+        let expires_at = number(&item, schema.ttl_name());
         let has_ended = |end: i64| Timestamp::from_millis(end) < now;
         // As a record counts for a call, but for items of every format.
         let is_expired = expires_at.is_some_and(|end| has_ended(end.saturating_mul(1000)))
-            && number(Attribute::LeaseExpiresAt).is_none_or(has_ended);
+            && number(&item, attribute::LEASE_EXPIRES_AT).is_none_or(has_ended);
         let is_part = key.is_of_part();
         let record = (!is_part).then(|| Record::decode(schema, item.clone()).ok()).flatten();
         Self { key, item, record, expires_at, is_expired }
@@ -153,9 +151,7 @@ impl SourceItem {
             return Decision::Keep(Copied::Same);
         }
         if self.key.is_of_part() {
-            let ends = found.get(schema.name(Attribute::ExpiresAt));
-            let ends: Option<i64> = ends.and_then(|ends| ends.as_n().ok()?.parse().ok());
-            return match (self.expires_at, ends) {
+            return match (self.expires_at, number(&found, schema.ttl_name())) {
                 (Some(ours), Some(theirs)) if theirs < ours => Decision::Replace(self.condition()),
                 _ => Decision::Keep(Copied::Kept("PART")),
             };
@@ -169,6 +165,10 @@ impl SourceItem {
         let expires_at = Term::ExpiresAt(target.header.expires_at);
         Decision::Replace(Condition::unchanged(&target.header.version()).and(expires_at))
     }
+}
+
+fn number(item: &Item, name: &str) -> Option<i64> {
+    item.get(name)?.as_n().ok()?.parse().ok()
 }
 
 /// Whether the source's record is the later state of the operation.

@@ -13,9 +13,9 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::Status;
 use crate::store::Consistency;
 use crate::store::admin::{NoPage, ScanRequest};
+use crate::store::attribute;
 use crate::store::key::{RecordKey, Scope};
 use crate::store::record::Item;
-use crate::store::schema::Attribute;
 
 /// Which records a scan returns. All records are read and billed, whatever is selected.
 ///
@@ -290,8 +290,8 @@ impl<'a> Admin<'a> {
             return;
         }
         let key = RecordKey::of_item(text);
-        let has = |attribute| item.contains_key(table.schema.name(attribute));
-        let is_record = key.is_some() && has(Attribute::Owner) && has(Attribute::Format);
+        let has = |attribute| item.contains_key(attribute);
+        let is_record = key.is_some() && has(attribute::OWNER) && has(attribute::FORMAT);
         let result = match (key, select) {
             // Reported by the scan of records.
             (None, Select::PartItems) => return,

@@ -3,10 +3,9 @@
 //! See `docs/protocol.md` for the table of attributes. Reading is strict: an item that is not a
 //! record of a layout that this version knows is an error, never a guess.
 //!
-//! Items are read and written by hand instead of by `serde_dynamo` (4.3). Its errors do not name the
-//! attribute, which a [`TableSchema`] may have renamed, and it drops unknown attributes, among which
-//! this module looks for steps under another name. What depends on the status, the
-//! recipe or the owner would stay hand-written, so the code would not become shorter.
+//! Items are read and written by hand instead of by `serde_dynamo` (4.3), whose errors do not name the
+//! attribute. What depends on the status, the recipe, the owner or the name of the TTL attribute would
+//! stay hand-written, so the code would not become shorter.
 
 mod stored_steps;
 
@@ -16,7 +15,7 @@ use std::str::FromStr;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, feature = "internals"))]
 pub(crate) use self::stored_steps::encode_steps;
 pub(crate) use self::stored_steps::{
     StoredStep, StoredSteps, check_steps, decode_steps, steps_bytes,
@@ -28,8 +27,9 @@ use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 #[cfg(any(feature = "admin", test))]
 pub(crate) use crate::protocol::Version;
 pub(crate) use crate::protocol::{Header, OwnerId, State};
+use crate::store::attribute;
 use crate::store::key::RecordKey;
-use crate::store::schema::{Attribute, TableSchema};
+use crate::store::schema::TableSchema;
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
@@ -64,12 +64,11 @@ impl Record {
 
     /// Decodes an item that was read under a key of the crate.
     pub(crate) fn decode(schema: &TableSchema, item: Item) -> Result<Self, Error> {
-        let mut fields = Fields { schema, item };
-        let Some(AttributeValue::N(format)) = fields.take(Attribute::Format) else {
-            let name = schema.name(Attribute::Format);
-            return Err(unknown(format!(
-                "the item under this key has no numeric `{name}`: it is not a record of this crate"
-            )));
+        let mut fields = Fields(item);
+        let Some(AttributeValue::N(format)) = fields.take(attribute::FORMAT) else {
+            let message =
+                "the item under this key has no numeric `format`: it is not a record of this crate";
+            return Err(unknown(message.to_owned()));
         };
         match format.parse() {
             Ok(FORMAT) => {}
@@ -82,37 +81,40 @@ impl Record {
                 return Err(unknown(message));
             }
         }
-        let owner = fields.required(Attribute::Owner, "32 lowercase hex digits", |owner| {
+        let owner = fields.required(attribute::OWNER, "32 lowercase hex digits", |owner| {
             OwnerId::parse(owner.as_s().ok()?)
         })?;
         let (state, fingerprint) = (fields.state()?, fields.fingerprint()?);
         let should = "an answer of a known shape";
         let decode = |response| Stored::decode(response, &owner);
         let answer = match state {
-            State::Completed => Some(fields.required(Attribute::Response, should, decode)?),
-            State::Failed => fields.optional(Attribute::Response, should, decode)?,
+            State::Completed => Some(fields.required(attribute::RESPONSE, should, decode)?),
+            State::Failed => fields.optional(attribute::RESPONSE, should, decode)?,
             State::Pending { .. } | State::Released => {
-                fields.take(Attribute::Response);
+                fields.take(attribute::RESPONSE);
                 None
             }
         };
-        let steps = fields.optional(Attribute::Steps, "a map of texts", decode_steps)?;
+        let steps = fields.optional(attribute::STEPS, "a map of texts", decode_steps)?;
         let released_attempts =
-            fields.optional(Attribute::ReleasedAttempts, WHOLE_NUMBER, whole_number)?;
+            fields.optional(attribute::RELEASED_ATTEMPTS, WHOLE_NUMBER, whole_number)?;
         let header = Header {
             owner,
             state,
-            attempt: fields.number(Attribute::Attempt)?,
+            attempt: fields.number(attribute::ATTEMPT)?,
             released_attempts: released_attempts.unwrap_or_default(),
-            created_at: fields.timestamp(Attribute::CreatedAt)?,
-            completed_at: fields.timestamp(Attribute::CompletedAt).ok(),
-            expires_at: fields.number(Attribute::ExpiresAt)?,
+            created_at: fields.timestamp(attribute::CREATED_AT)?,
+            completed_at: fields.timestamp(attribute::COMPLETED_AT).ok(),
+            expires_at: fields.number(schema.ttl_name())?,
             steps: steps.as_ref().map(StoredSteps::len),
             is_same_request: true,
         };
-        fields.check_steps_under_another_name(state)?;
         Ok(Self { header, fingerprint, answer, steps })
     }
+}
+
+fn corrupt(name: &str, should: &str) -> Error {
+    unknown(format!("the record is corrupt: its attribute `{name}` should be {should}"))
 }
 
 fn unknown(message: String) -> Error {
@@ -126,51 +128,43 @@ fn newer(found: &str) -> Error {
 }
 
 /// An item that is being decoded.
-struct Fields<'a> {
-    schema: &'a TableSchema,
-    item: Item,
-}
+struct Fields(Item);
 
-impl Fields<'_> {
-    fn take(&mut self, attribute: Attribute) -> Option<AttributeValue> {
-        self.item.remove(self.schema.name(attribute))
-    }
-
-    fn corrupt(&self, attribute: Attribute, should: &str) -> Error {
-        let name = self.schema.name(attribute);
-        unknown(format!("the record is corrupt: its attribute `{name}` should be {should}"))
+impl Fields {
+    fn take(&mut self, name: &str) -> Option<AttributeValue> {
+        self.0.remove(name)
     }
 
     /// Reads an attribute, which should be as `should` says.
     fn required<T>(
         &mut self,
-        attribute: Attribute,
+        name: &str,
         should: &str,
         read: impl FnOnce(AttributeValue) -> Option<T>,
     ) -> Result<T, Error> {
-        self.take(attribute).and_then(read).ok_or_else(|| self.corrupt(attribute, should))
+        self.take(name).and_then(read).ok_or_else(|| corrupt(name, should))
     }
 
     fn optional<T>(
         &mut self,
-        attribute: Attribute,
+        name: &str,
         should: &str,
         read: impl FnOnce(AttributeValue) -> Option<T>,
     ) -> Result<Option<T>, Error> {
-        let Some(value) = self.take(attribute) else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| self.corrupt(attribute, should))
+        let Some(value) = self.take(name) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| corrupt(name, should))
     }
 
-    fn number<T: FromStr>(&mut self, attribute: Attribute) -> Result<T, Error> {
-        self.required(attribute, WHOLE_NUMBER, whole_number)
+    fn number<T: FromStr>(&mut self, name: &str) -> Result<T, Error> {
+        self.required(name, WHOLE_NUMBER, whole_number)
     }
 
-    fn timestamp(&mut self, attribute: Attribute) -> Result<Timestamp, Error> {
-        self.number(attribute).map(Timestamp::from_millis)
+    fn timestamp(&mut self, name: &str) -> Result<Timestamp, Error> {
+        self.number(name).map(Timestamp::from_millis)
     }
 
     fn fingerprint(&mut self) -> Result<StoredFingerprint, Error> {
-        let found = match self.take(Attribute::Fingerprint) {
+        let found = match self.take(attribute::FINGERPRINT) {
             Some(AttributeValue::B(bytes)) => StoredFingerprint::decode(bytes.as_ref()),
             _ => Err(NoFingerprint::Unknown),
         };
@@ -179,47 +173,27 @@ impl Fields<'_> {
                 newer(&format!("the record's fingerprint is of recipe {recipe}"))
             }
             NoFingerprint::Unknown => {
-                self.corrupt(Attribute::Fingerprint, "a known recipe's number and 32 bytes")
+                corrupt(attribute::FINGERPRINT, "a known recipe's number and 32 bytes")
             }
         })
     }
 
     /// Whether the item has the form of a part of an answer.
     fn are_of_part(&mut self) -> bool {
-        self.take(Attribute::Format) == Some(format()) && self.take(Attribute::Status).is_none()
-    }
-
-    /// Detects steps that a program with another [`TableSchema`] stored. Steps under an unknown
-    /// name would run again. Call it after all known attributes are decoded.
-    fn check_steps_under_another_name(&self, state: State) -> Result<(), Error> {
-        if !matches!(state, State::Pending { .. } | State::Failed) {
-            return Ok(());
-        }
-        let holds_steps = |value: &AttributeValue| {
-            value.is_m() && decode_steps(value.clone()).is_some_and(|steps| !steps.is_empty())
-        };
-        let Some((name, _)) = self.item.iter().find(|(_, value)| holds_steps(value)) else {
-            return Ok(());
-        };
-        let ours = self.schema.name(Attribute::Steps);
-        Err(unknown(format!(
-            "the record has results of steps in the attribute `{name}`, which the TableSchema calls \
-             `{ours}`: nothing runs, since the steps would run again. Give Attribute::Steps the name \
-             `{name}`, or use a new scope"
-        )))
+        self.take(attribute::FORMAT) == Some(format()) && self.take(attribute::STATUS).is_none()
     }
 
     fn state(&mut self) -> Result<State, Error> {
-        let status = self.take(Attribute::Status);
+        let status = self.take(attribute::STATUS);
         let status = status.as_ref().and_then(|status| status.as_s().ok());
         match status.map_or("", String::as_str) {
-            "PENDING" => {
-                Ok(State::Pending { lease_expires_at: self.timestamp(Attribute::LeaseExpiresAt)? })
-            }
+            "PENDING" => Ok(State::Pending {
+                lease_expires_at: self.timestamp(attribute::LEASE_EXPIRES_AT)?,
+            }),
             "COMPLETED" => Ok(State::Completed),
             "FAILED" => Ok(State::Failed),
             "RELEASED" => Ok(State::Released),
-            _ => Err(self.corrupt(Attribute::Status, "PENDING, COMPLETED, FAILED or RELEASED")),
+            _ => Err(corrupt(attribute::STATUS, "PENDING, COMPLETED, FAILED or RELEASED")),
         }
     }
 }
@@ -267,27 +241,26 @@ pub(crate) fn item(
     let state = state_values(header, response).into_iter();
     let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
     let values = state.chain(beginning_values(fingerprint, header));
-    item_of(schema, key, values)
+    item_of(schema, key, header.expires_at, values)
 }
 
-/// The attributes that depend on the state of a record. A write sets them, or removes those without a
-/// value.
+/// The attributes that depend on the state of a record, without its TTL attribute. A write sets them, or
+/// removes those without a value.
 pub(crate) fn state_values(
     header: &Header,
     response: Option<AttributeValue>,
-) -> [(Attribute, Option<AttributeValue>); 8] {
+) -> [(&'static str, Option<AttributeValue>); 7] {
     let status = header.state.status().as_str().to_owned();
     let released = Some(header.released_attempts).filter(|released| *released > 0);
     let time = |at: Timestamp| number(at.millis());
     [
-        (Attribute::Status, Some(AttributeValue::S(status))),
-        (Attribute::Owner, Some(AttributeValue::S(header.owner.to_string()))),
-        (Attribute::Attempt, Some(number(header.attempt))),
-        (Attribute::ExpiresAt, Some(number(header.expires_at))),
-        (Attribute::LeaseExpiresAt, header.state.lease_expires_at().map(time)),
-        (Attribute::CompletedAt, header.completed_at.map(time)),
-        (Attribute::Response, response),
-        (Attribute::ReleasedAttempts, released.map(number)),
+        (attribute::STATUS, Some(AttributeValue::S(status))),
+        (attribute::OWNER, Some(AttributeValue::S(header.owner.to_string()))),
+        (attribute::ATTEMPT, Some(number(header.attempt))),
+        (attribute::LEASE_EXPIRES_AT, header.state.lease_expires_at().map(time)),
+        (attribute::COMPLETED_AT, header.completed_at.map(time)),
+        (attribute::RESPONSE, response),
+        (attribute::RELEASED_ATTEMPTS, released.map(number)),
     ]
 }
 
@@ -295,11 +268,11 @@ pub(crate) fn state_values(
 pub(crate) fn beginning_values(
     fingerprint: &StoredFingerprint,
     header: &Header,
-) -> [(Attribute, AttributeValue); 3] {
+) -> [(&'static str, AttributeValue); 3] {
     [
-        (Attribute::Fingerprint, AttributeValue::B(Blob::new(fingerprint.encode()))),
-        (Attribute::CreatedAt, number(header.created_at.millis())),
-        (Attribute::Format, format()),
+        (attribute::FINGERPRINT, AttributeValue::B(Blob::new(fingerprint.encode()))),
+        (attribute::CREATED_AT, number(header.created_at.millis())),
+        (attribute::FORMAT, format()),
     ]
 }
 
@@ -312,12 +285,11 @@ pub(crate) fn part_item(
     bytes: Vec<u8>,
 ) -> Item {
     let values = [
-        (Attribute::Owner, AttributeValue::S(owner.to_string())),
-        (Attribute::ExpiresAt, number(expires_at)),
-        (Attribute::Format, format()),
-        (Attribute::Response, AttributeValue::B(Blob::new(bytes))),
+        (attribute::OWNER, AttributeValue::S(owner.to_string())),
+        (attribute::FORMAT, format()),
+        (attribute::RESPONSE, AttributeValue::B(Blob::new(bytes))),
     ];
-    item_of(schema, key, values)
+    item_of(schema, key, expires_at, values)
 }
 
 /// Returns when a part of an answer expires, in seconds since 1970.
@@ -326,19 +298,19 @@ pub(crate) fn part_item(
 /// [`ErrorKind::UnknownRecord`] if the item is not a part that this version knows.
 #[cfg(feature = "admin")]
 pub(crate) fn part_expires_at(schema: &TableSchema, item: Item) -> Result<i64, Error> {
-    let mut fields = Fields { schema, item };
+    let mut fields = Fields(item);
     if fields.are_of_part() {
-        return fields.number(Attribute::ExpiresAt);
+        return fields.number(schema.ttl_name());
     }
     Err(unknown("the item is not a part of an answer".to_owned()))
 }
 
 /// Returns the bytes of a part of an answer; `None` if the item is not a part of this owner's answer.
-pub(crate) fn part_bytes(schema: &TableSchema, item: Item, owner: &OwnerId) -> Option<Vec<u8>> {
-    let mut fields = Fields { schema, item };
+pub(crate) fn part_bytes(item: Item, owner: &OwnerId) -> Option<Vec<u8>> {
+    let mut fields = Fields(item);
     let is_part = fields.are_of_part();
-    let is_owners = fields.take(Attribute::Owner) == Some(AttributeValue::S(owner.to_string()));
-    match fields.take(Attribute::Response) {
+    let is_owners = fields.take(attribute::OWNER) == Some(AttributeValue::S(owner.to_string()));
+    match fields.take(attribute::RESPONSE) {
         Some(AttributeValue::B(bytes)) if is_part && is_owners => Some(bytes.into_inner()),
         _ => None,
     }
@@ -357,11 +329,12 @@ pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
 fn item_of(
     schema: &TableSchema,
     key: &RecordKey,
-    values: impl IntoIterator<Item = (Attribute, AttributeValue)>,
+    expires_at: i64,
+    values: impl IntoIterator<Item = (&'static str, AttributeValue)>,
 ) -> Item {
     let mut item = key_item(schema, key);
-    let named = |(attribute, value)| (schema.name(attribute).to_owned(), value);
-    item.extend(values.into_iter().map(named));
+    item.insert(schema.ttl_name().to_owned(), number(expires_at));
+    item.extend(values.into_iter().map(|(name, value)| (name.to_owned(), value)));
     item
 }
 

@@ -159,18 +159,19 @@ fn records_round_trip() {
 }
 
 #[test]
-fn names_and_composite_keys_are_configurable() {
-    let schema = TableSchema::default()
-        .composite_key("PK", "IDEMPOTENCY", "SK")
-        .attribute(Attribute::Status, "s")
-        .attribute(Attribute::ExpiresAt, "ttl");
+fn the_key_and_the_ttl_attribute_are_configurable() {
+    let schema =
+        TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK").ttl_attribute("ttl");
     let state = State::Pending { lease_expires_at: Timestamp::from_millis(5) };
     let item = own_record().item(&schema, state, None, 7, None);
     assert_eq!(item["PK"], AttributeValue::S("IDEMPOTENCY".into()));
     assert_eq!(item["SK"], AttributeValue::S("charge#k1".into()));
-    assert_eq!(item["s"], AttributeValue::S("PENDING".into()));
+    assert!(!item.contains_key("expires_at"));
     assert_eq!(item["ttl"], AttributeValue::N("7".into()));
-    assert!(Record::decode(&schema, item).is_ok());
+    assert!(Record::decode(&schema, item.clone()).is_ok());
+    let error = Record::decode(&schema.ttl_attribute("expires"), item).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownRecord);
+    assert!(error.to_string().contains("`expires`"), "{error}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::liveness;
 use crate::model::{State, Step};
 use crate::rows::Row;
 use dynamodb_idempotency_protocol::fault_point::FaultPoint;
-#[cfg(feature = "fault-injection")]
+#[cfg(feature = "internals")]
 use dynamodb_idempotency_protocol::fault_point::set_broken;
 
 const THREADS: usize = 2;
@@ -206,6 +206,6 @@ fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Step, State)> {
     steps
 }
 
-/// Without the feature `fault-injection`, no rule is broken.
-#[cfg(not(feature = "fault-injection"))]
+/// Without the feature `internals`, no rule is broken.
+#[cfg(not(feature = "internals"))]
 const fn set_broken(_: &'static [FaultPoint]) {}

@@ -12,7 +12,7 @@ mod handler;
 mod hash;
 mod liveness;
 mod model;
-#[cfg(all(test, feature = "fault-injection"))]
+#[cfg(all(test, feature = "internals"))]
 mod mutants;
 mod oracle;
 mod process;
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "fault-injection")]
+    #[cfg(feature = "internals")]
     #[test]
     fn each_broken_rule_is_found() {
         assert!(super::mutants::all_are_found());

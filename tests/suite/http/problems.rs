@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{Problem, ProblemKind};
 use dynamodb_idempotency::policy::{Outage, Unconfirmed};
-use dynamodb_idempotency::{Attribute, ErrorKind, Fingerprint, TableSchema};
+use dynamodb_idempotency::{ErrorKind, Fingerprint, TableSchema};
 use http::Response;
 use serde_json::Value;
 
@@ -234,9 +234,8 @@ async fn an_answer_that_http_cannot_carry_is_an_error() {
 
 #[tokio::test]
 async fn a_key_that_is_too_long_for_the_table_is_refused() {
-    let schema = TableSchema::default()
-        .composite_key("PK", "idempotency", "SK")
-        .attribute(Attribute::ExpiresAt, "ttl");
+    let schema =
+        TableSchema::default().composite_key("PK", "idempotency", "SK").ttl_attribute("ttl");
     let store = std::sync::Arc::new(Store::with_schema(schema).await);
     everywhere(async |site| {
         let site = Site { store: std::sync::Arc::clone(&store), ..site };

@@ -1,7 +1,5 @@
 //! What a step costs and stores when its requests fail or are delayed.
 
-use dynamodb_idempotency::{Attribute, TableSchema};
-
 use super::*;
 
 #[tokio::test]
@@ -143,25 +141,4 @@ async fn a_step_that_is_not_polled_for_a_while_stops_no_other() {
         Ok::<_, RunError<&str>>(first.await? + second)
     });
     assert_eq!(result.await.unwrap(), 3);
-}
-
-/// Two programs with different names for the attribute: a renamed one would repeat every step.
-#[tokio::test]
-async fn steps_under_another_name_are_an_error_and_do_not_run_again() {
-    for failed in [false, true] {
-        let store = Store::open().await;
-        let record = stepped(raw::abandoned("order#k"));
-        let record = if failed { with(record, "status", s("FAILED")) } else { record };
-        store.put(record.clone()).await;
-        let schema = TableSchema::default().attribute(Attribute::Steps, "done");
-        let builder = Idempotency::builder(store.client(&Link::default()), store.table());
-        let renamed = builder.schema(schema).build().unwrap();
-        let effects = Effects::default();
-        let error = order(&renamed, Failure::Release, &effects, false).await.unwrap_err();
-        let error = error.idempotency().expect("an error of the crate");
-        assert_eq!(error.kind(), ErrorKind::UnknownRecord);
-        assert!(error.to_string().contains("the name `steps`"), "{error}");
-        assert_eq!(effects.counts(), [0, 0, 0]);
-        assert_eq!(store.record("order#k").await, record);
-    }
 }

@@ -52,10 +52,7 @@ pub(super) const ALL: &[Promise] = &[
         name: "the embedded engine is for tests only",
         package: PACKAGE,
         // All features but `testing`, which is it.
-        features: &[
-            "--features",
-            "admin,axum,fault-injection,fuzzing,macros,messages,metrics,rows,webhook",
-        ],
+        features: &["--features", "admin,axum,internals,macros,messages,metrics,rows,webhook"],
         present: &[],
         absent: &["dynoxide-rs"],
     },

@@ -220,7 +220,6 @@ async fn a_wrong_command_line_is_code_2() {
         &["--table", "table", "stuck", "--resume", "4"],
         &["--table", "table", "stats", "--parts", "0"],
         &["--table", "table", "find", "--hash", "84732e"],
-        &["--table", "table", "--attribute", "color=c", "stats"],
         &["--table", "table", "--composite-key", "PK", "stats"],
         &["--table", "table", "unstick"],
         &["--table", "table", "stats", "--page-size", "0"],

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ProvisionedThroughput,
     ScalarAttributeType,
 };
-use dynamodb_idempotency::{Attribute, TableSchema};
+use dynamodb_idempotency::TableSchema;
 use serde_json::{Value, json};
 
 use dynamodb_idempotency::Policy;
@@ -123,14 +123,14 @@ async fn a_clock_that_is_wrong_is_a_warning() {
 
 #[tokio::test]
 async fn a_time_to_live_on_another_attribute_is_a_warning() {
-    let schema = TableSchema::default().attribute(Attribute::ExpiresAt, "ttl");
+    let schema = TableSchema::default().ttl_attribute("ttl");
     let store = Store::with_schema(schema).await;
     let findings = store.json(&["doctor"]).await;
     let ttl = of(&findings, "time to live");
     assert_eq!(ttl["severity"], "warning", "{ttl}");
     assert!(ttl["detail"].as_str().unwrap().contains("on for `ttl`"), "{ttl}");
     assert!(ttl["fix"].as_str().unwrap().contains("`expires_at`"), "{ttl}");
-    let right = store.json(&["doctor", "--attribute", "expires_at=ttl"]).await;
+    let right = store.json(&["doctor", "--ttl-attribute", "ttl"]).await;
     assert_eq!(of(&right, "time to live")["severity"], "ok", "{right}");
 }
 

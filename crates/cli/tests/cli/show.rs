@@ -1,7 +1,7 @@
 //! `idempotency show`
 
 use dynamodb_idempotency::policy::{Compression, KeyForm, LargeAnswers};
-use dynamodb_idempotency::{AnswerCodec, Attribute, CodecError, Policy, TableSchema};
+use dynamodb_idempotency::{AnswerCodec, CodecError, Policy, TableSchema};
 use serde_json::json;
 
 use crate::support::{Item, Store, abandoned, completed, map, n, pending, s, with};
@@ -156,19 +156,16 @@ async fn hashed_keys_are_found_by_the_key() {
 
 #[tokio::test]
 async fn another_shape_of_the_table_is_named() {
-    let schema = TableSchema::default()
-        .composite_key("PK", "IDEMPOTENCY", "SK")
-        .attribute(Attribute::Status, "STATE")
-        .attribute(Attribute::ReleasedAttempts, "FREED");
+    let schema =
+        TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK").ttl_attribute("ttl");
     let store = Store::with_schema(schema).await;
     let mut item = completed("payments#k");
-    for (name, other) in [("pk", "SK"), ("status", "STATE")] {
+    for (name, other) in [("pk", "SK"), ("expires_at", "ttl")] {
         let value = item.remove(name).unwrap();
         item.insert(other.to_owned(), value);
     }
     store.put(with(item, "PK", s("IDEMPOTENCY"))).await;
-    let shape = ["--composite-key", "PK=IDEMPOTENCY,SK", "--attribute", "status=STATE"];
-    let shape = [&shape[..], &["--attribute", "released_attempts=FREED"]].concat();
+    let shape = ["--composite-key", "PK=IDEMPOTENCY,SK", "--ttl-attribute", "ttl"];
     let show = ["show", "payments", "k"];
     let json = store.json(&[&shape[..], &show].concat()).await;
     assert_eq!(json["status"], "COMPLETED");
