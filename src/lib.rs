@@ -90,6 +90,7 @@
 //! | `webhook` | no | [`http::webhook`]: signed webhooks of Stripe, GitHub, `OpenAI` and others; brings `http` |
 //! | `event` | yes, by `lambda` | [`event`]: the wrapper for `lambda_runtime` handlers of any JSON event |
 //! | `messages` | no | [`messages`]: consumers of SQS, Kinesis, DynamoDB Streams, Kafka, SNS, EventBridge and S3; brings `event` |
+//! | `rows` | no | [`rows`]: the writes of a commit or transaction, from your own `Serialize` types |
 //! | `macros` | no | [`macro@idempotent`], an attribute for async functions |
 //! | `metrics` | no | counters and histograms of [`signals`] through the crate `metrics` |
 //! | `admin` | no | the hidden API of the command line in `crates/cli/`; it may change with every release |
@@ -98,7 +99,13 @@
 //! Without default features, you provide the DynamoDB client. No Lambda crate or TLS stack is added.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "from-env", feature = "lambda", feature = "messages", feature = "testing")),
+    not(all(
+        feature = "from-env",
+        feature = "lambda",
+        feature = "messages",
+        feature = "rows",
+        feature = "testing"
+    )),
     allow(rustdoc::broken_intra_doc_links, reason = "the overview names every feature's items")
 )]
 
@@ -122,6 +129,7 @@ mod from_env;
     feature = "from-env",
     feature = "lambda",
     feature = "messages",
+    feature = "rows",
     feature = "testing",
     feature = "webhook"
 ))]
@@ -148,6 +156,8 @@ mod new_pool;
 mod operation;
 mod ops;
 pub mod policy;
+#[cfg(feature = "rows")]
+pub mod rows;
 mod run;
 pub mod signals;
 mod store;
