@@ -183,6 +183,7 @@ pub use crate::operation::{Call, Operation, Outcome, Unset};
 pub use crate::ops::admin;
 pub use crate::ops::preflight::finding::{Finding, Severity};
 pub use crate::policy::Policy;
+pub use crate::run::at_most_once::{EarlierSend, LookUp};
 pub use crate::run::execution::Execution;
 pub use crate::run::hook::{Abandoned, Reconciled};
 pub use crate::run::kill_switch::DISABLED_ENV;

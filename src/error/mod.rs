@@ -194,6 +194,9 @@ pub enum ErrorKind {
     /// - A commit or transaction was not confirmed. DynamoDB applied all of it or nothing, and a repeat
     ///   finds out which. The execution has ended.
     /// - A step ran, and its result was not confirmed. A later attempt may run it again.
+    /// - An earlier attempt may have sent the request of a
+    ///   [`step_at_most_once`](crate::Execution::step_at_most_once), and the look-up could not tell. Nothing was
+    ///   sent now, and a repeat asks again.
     OutcomeUnknown,
     /// The item under this key is not a valid record: another program wrote it, `format` is missing or
     /// below 1, or an attribute is missing or has another type. **Look at the item.** Nothing ran. The

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::answer::Answer;
 use crate::answer::codec::Coding;
 use crate::error::Error;
+use crate::run::at_most_once::sent_by;
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
 use crate::store::record::{Record, StoredSteps};
@@ -145,7 +146,8 @@ impl Abandoned {
     /// # Ok(()) });
     /// ```
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.record.steps.iter().flat_map(StoredSteps::keys).map(String::as_str)
+        let names = self.record.steps.iter().flat_map(StoredSteps::keys).map(String::as_str);
+        names.filter(|name| sent_by(name).is_none())
     }
 
     /// Derives the same key as [`Execution::derive_key`](crate::Execution::derive_key), with which

@@ -1,6 +1,7 @@
 //! Runs one call: drives the machines of `crates/protocol`, calls the handler under its lease, and stores
 //! its answer.
 
+pub(crate) mod at_most_once;
 pub(crate) mod cache;
 pub(crate) mod call;
 pub(crate) mod caller;

@@ -15,6 +15,7 @@ use crate::answer::codec::Coder;
 use crate::answer::to_json;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::protocol::{Command, StepResult, StepWrite};
+use crate::run::at_most_once::{SENT, sent_by};
 use crate::run::execution::Execution;
 use crate::run::user_code;
 use crate::store::record::{StoredStep, StoredSteps, steps_bytes};
@@ -95,17 +96,20 @@ impl Execution {
             reserved.keep();
             return Ok(done.read(name, self.coder())?);
         }
-        if let Err(error) = self.may_start(name) {
-            if error.kind() == ErrorKind::LeaseLost {
-                self.halt().await;
-            }
-            return Err(error.into());
-        }
+        self.may_start_or_halt(name).await?;
         let value = user_code::run_or_resume(work).await.map_err(RunError::Handler)?;
         // The work has run: whatever happens to its result, the name is used.
         reserved.keep();
-        let json = to_json(&value);
-        let stored = self.store(name, json).await;
+        self.stored(name, value).await
+    }
+
+    /// Stores the result of a step that has run.
+    pub(super) async fn stored<T: Serialize, E>(
+        &self,
+        name: &str,
+        value: T,
+    ) -> Result<T, RunError<E>> {
+        let stored = self.store(name, to_json(&value)).await;
         if self.is_lease_lost() {
             self.halt().await;
         }
@@ -113,7 +117,16 @@ impl Execution {
         Ok(value)
     }
 
-    fn coder(&self) -> Coder<'_> {
+    /// The handler of a call that has lost its lease is stopped here.
+    pub(super) async fn may_start_or_halt(&self, name: &str) -> Result<(), Error> {
+        let may_start = self.may_start(name);
+        if may_start.as_ref().is_err_and(|error| error.kind() == ErrorKind::LeaseLost) {
+            self.halt().await;
+        }
+        may_start
+    }
+
+    pub(super) fn coder(&self) -> Coder<'_> {
         self.inner.core.coding.of(&self.inner.call.key)
     }
 
@@ -146,27 +159,29 @@ impl Execution {
             // Encoded only once, because a later try recognizes an earlier one by its bytes.
             let made = json.and_then(|json| StoredStep::new(name, json, self.coder()));
             let error = match self.inner.steps.make_room(name, made) {
-                Ok(step) => match self.write_step(name, &step.encode()).await? {
+                Ok(step) => match self.write_step(name, &step.encode()).await {
                     Ok(()) => return Ok(()),
-                    Err(invalid) => unstorable(name, "DynamoDB rejects it").with_source(invalid),
+                    Err(NotStored::Invalid(invalid)) => {
+                        unstorable(name, "DynamoDB rejects it").with_source(invalid)
+                    }
+                    Err(other) => return Err(Self::not_stored(name, other)),
                 },
                 Err(reason) => unstorable(name, &reason),
             };
-            let written = self.write_step(name, &StoredStep::Unavailable.encode()).await?;
-            written.map_err(|invalid| unconfirmed(name, invalid))?;
+            let written = self.write_step(name, &StoredStep::Unavailable.encode()).await;
+            written.map_err(|reason| Self::not_stored(name, reason))?;
             tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
             Err(error)
         };
         storing.boxed()
     }
 
-    /// Tries to write a step until the write is confirmed or finally rejected, or the time is over. The
-    /// inner error means that DynamoDB rejects the value.
-    async fn write_step(
+    /// Tries to write a step until the write is confirmed or finally rejected, or the time is over.
+    pub(super) async fn write_step(
         &self,
         name: &str,
         value: &AttributeValue,
-    ) -> Result<Result<(), Error>, Error> {
+    ) -> Result<(), NotStored> {
         let clock = &self.inner.core.table.clock;
         let mut session = self.session();
         session.step = Some((name.to_owned(), value.clone()));
@@ -190,26 +205,50 @@ impl Execution {
             command = write.replied(&mut self.finish(), clock.moment(), &reply, has_step);
         };
         match result {
-            StepResult::Stored => Ok(Ok(())),
-            StepResult::Invalid => Ok(Err(session.take_error())),
-            StepResult::Lost => Err(self.lost(name)),
-            StepResult::Over => {
-                let message =
-                    format!("step `{name}` HAS run and is not stored: its operation is over");
-                Err(Error::new(ErrorKind::InvalidUse, message))
+            StepResult::Stored => Ok(()),
+            StepResult::Invalid => Err(NotStored::Invalid(session.take_error())),
+            StepResult::Lost => {
+                self.inner.handler.wake();
+                Err(NotStored::Lost)
             }
-            StepResult::Unconfirmed => Err(unconfirmed(name, session.take_error())),
+            StepResult::Over => Err(NotStored::Over),
+            StepResult::Unconfirmed => Err(NotStored::Unconfirmed(session.take_error())),
         }
     }
 
-    fn lost(&self, name: &str) -> Error {
-        self.inner.handler.wake();
-        let message = format!(
-            "step `{name}` HAS run and is not stored: another execution owns the key, or its record \
-             was deleted"
-        );
-        Error::new(ErrorKind::LeaseLost, message)
+    /// The error of a step whose work has run.
+    fn not_stored(name: &str, reason: NotStored) -> Error {
+        match reason {
+            NotStored::Invalid(source) | NotStored::Unconfirmed(source) => {
+                unconfirmed(name, source)
+            }
+            NotStored::Lost => {
+                let message = format!(
+                    "step `{name}` HAS run and is not stored: another execution owns the key, or its \
+                     record was deleted"
+                );
+                Error::new(ErrorKind::LeaseLost, message)
+            }
+            NotStored::Over => {
+                let message =
+                    format!("step `{name}` HAS run and is not stored: its operation is over");
+                Error::new(ErrorKind::InvalidUse, message)
+            }
+        }
     }
+}
+
+/// Why a step is not in the record, as far as the execution knows.
+#[derive(Debug)]
+pub(super) enum NotStored {
+    /// DynamoDB rejects the value.
+    Invalid(Error),
+    /// Another execution owns the key, or the record was deleted.
+    Lost,
+    /// The operation had ended.
+    Over,
+    /// DynamoDB did not confirm the write in time.
+    Unconfirmed(Error),
 }
 
 fn unstorable(name: &str, reason: &str) -> Error {
@@ -250,11 +289,17 @@ impl Steps {
     }
 
     /// Takes a name for a step, and finds what an earlier attempt left under it.
-    fn reserve<'a>(&'a self, name: &'a str) -> Result<(Name<'a>, Option<StoredStep>), Error> {
+    pub(super) fn reserve<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> Result<(Name<'a>, Option<StoredStep>), Error> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidUse, message));
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
             return invalid(format!("{message}, this one {}", name.len()));
+        }
+        if name.contains(SENT) {
+            return invalid(format!("a step's name does not contain `{SENT}`: choose another"));
         }
         let mut known = self.lock();
         let done = known.done.get(name).cloned();
@@ -271,8 +316,19 @@ impl Steps {
         Ok((Name { steps: self, text: name }, done))
     }
 
+    /// The note of the last earlier attempt that may have sent the request of a step
+    /// ([`step_at_most_once`](Execution::step_at_most_once)).
+    pub(super) fn last_note(&self, name: &str) -> Option<(u32, StoredStep)> {
+        let known = self.lock();
+        let notes = known.done.iter().filter_map(|(key, note)| {
+            let (of, attempt) = sent_by(key)?;
+            (of == name).then(|| (attempt, note.clone()))
+        });
+        notes.max_by_key(|(attempt, _)| *attempt)
+    }
+
     /// Reserves room for a result. The error is why it cannot be stored.
-    fn make_room(
+    pub(super) fn make_room(
         &self,
         name: &str,
         made: Result<StoredStep, String>,
@@ -293,14 +349,14 @@ impl Steps {
 }
 
 /// A name in use. It is free again if its step cannot be in the record.
-struct Name<'a> {
+pub(super) struct Name<'a> {
     steps: &'a Steps,
     text: &'a str,
 }
 
 impl Name<'_> {
     /// The name stays in use.
-    fn keep(self) {
+    pub(super) fn keep(self) {
         std::mem::forget(self);
     }
 }

@@ -126,6 +126,73 @@ mod exactly_once {
     }
 }
 
+mod at_most_once {
+    use std::cell::RefCell;
+
+    use dynamodb_idempotency::testing::{World, every_crash};
+    use dynamodb_idempotency::{EarlierSend, ErrorKind, Execution, LookUp, RunError};
+
+    use super::assert_on_page;
+
+    /// Takes no keys, and refunds as often as it is asked to.
+    struct Bank {
+        world: World,
+        refunds: RefCell<Vec<String>>,
+    }
+
+    impl Bank {
+        async fn refund(&self, order: &str) -> Result<String, std::io::Error> {
+            self.refunds.borrow_mut().push(order.to_owned());
+            self.world.point("refunded").await;
+            Ok("re_1".into())
+        }
+
+        async fn statement(&self, order: &str) -> Result<Option<String>, std::io::Error> {
+            self.world.point("looked up").await;
+            Ok(self.refunds.borrow().iter().any(|refund| refund == order).then(|| "re_1".into()))
+        }
+    }
+
+    of_page! { SOURCE:
+        async fn refund(
+            execution: &Execution,
+            bank: &Bank,
+            order: &str,
+        ) -> Result<String, RunError<std::io::Error>> {
+            let look_up = async |_: EarlierSend| {
+                Ok(match bank.statement(order).await? {
+                    Some(id) => LookUp::Found(id),
+                    None => LookUp::Unknown,
+                })
+            };
+            execution.step_at_most_once("refund", bank.refund(order), look_up).await
+        }
+    }
+
+    #[test]
+    fn a_bank_without_keys_refunds_once_or_the_call_says_that_it_does_not_know() {
+        let page = include_str!("../../docs/guide/third-parties.md");
+        assert_on_page(page, &["// the first request may still arrive"], SOURCE);
+        every_crash(async |world: World| {
+            let bank = Bank { world: world.clone(), refunds: RefCell::default() };
+            let answer = world.call(async |process| {
+                let operation = process.idempotency();
+                let operation = operation.operation("refund").key("order-42");
+                operation.run(async |execution| refund(&execution, &bank, "order-42").await).await
+            });
+            let refunds = || bank.refunds.borrow().len();
+            match answer.await.map_err(RunError::flatten) {
+                Ok(id) => assert_eq!((id.as_str(), refunds()), ("re_1", 1)),
+                // A crash after the note and before the request.
+                Err(error) => {
+                    let error = error.into_handler().expect_err("the bank makes no errors");
+                    assert_eq!((error.kind(), refunds()), (ErrorKind::OutcomeUnknown, 0));
+                }
+            }
+        });
+    }
+}
+
 mod third_parties {
     use std::cell::RefCell;
     use std::collections::BTreeMap;

@@ -206,6 +206,10 @@ pub(crate) fn text(record: &StoredRecord) -> String {
         };
         fields.push(("step", format!("{}: {result}", plain(name))));
     }
+    fields.extend(record.may_have_sent().into_iter().map(|(step, attempt)| {
+        let step = plain(step);
+        ("look up", format!("whether the request of step `{step}`, which attempt {attempt} may have sent, took effect"))
+    }));
     fields.extend(answer.map(|answer| ("answer", answer_text(answer))));
     table::fields(&fields)
 }

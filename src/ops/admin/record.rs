@@ -10,6 +10,7 @@ use super::json;
 use crate::answer::Stored;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
+use crate::run::at_most_once::sent_by;
 use crate::run::core::Core;
 use crate::signals::hashed_key;
 use crate::store::key::RecordKey;
@@ -51,7 +52,8 @@ pub struct StoredRecord {
     pub created_at: SystemTime,
     /// When its retention ends, by DynamoDB's clock.
     pub expires_at: SystemTime,
-    /// The results of the completed steps, by name; `None` if no step was ever stored.
+    /// The results of the completed steps, by name; `None` if no step was ever stored. `NAME~sent~ATTEMPT` is
+    /// the note of a [step that is sent at most once](crate::Execution::step_at_most_once).
     pub steps: Option<BTreeMap<String, StoredAnswer>>,
     /// The time of the read, by DynamoDB's clock.
     pub seen_at: SystemTime,
@@ -306,6 +308,20 @@ impl StoredRecord {
         };
         let all = [Danger::LiveLease, Danger::Completed, Danger::Steps, Danger::Blocked];
         all.into_iter().filter(applies).collect()
+    }
+
+    /// Returns the steps whose request may have been sent without a stored result, and the last attempt that noted
+    /// it ([`step_at_most_once`](crate::Execution::step_at_most_once)).
+    #[must_use]
+    #[doc(hidden)]
+    pub fn may_have_sent(&self) -> BTreeMap<&str, u32> {
+        let mut sent = BTreeMap::new();
+        for (step, attempt) in self.steps.iter().flatten().filter_map(|(name, _)| sent_by(name)) {
+            let last = sent.entry(step).or_insert(attempt);
+            *last = attempt.max(*last);
+        }
+        sent.retain(|step, _| !self.steps.as_ref().is_some_and(|steps| steps.contains_key(*step)));
+        sent
     }
 
     /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).

@@ -1,5 +1,6 @@
 //! A completed step is not executed again, whichever owner continues its operation.
 
+mod at_most_once;
 mod bad_input;
 mod checkpoints;
 mod owners;

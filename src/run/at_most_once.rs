@@ -1,0 +1,212 @@
+//! Steps whose request is sent at most once, for services that take no idempotency key.
+//!
+//! Before the request, the execution stores a note under the name `{step}~sent~{attempt}`. Each attempt has its own
+//! name, so a delayed copy of a note replaces nothing. The note is written on the same condition as a step: that the
+//! execution holds the key.
+
+use std::future::Future;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind, RunError};
+use crate::protocol::time::{Interval, Timestamp};
+use crate::run::execution::Execution;
+use crate::run::steps::NotStored;
+use crate::run::user_code;
+use crate::store::record::StoredStep;
+
+/// In the name of a note, between the step's name and the attempt.
+pub(crate) const SENT: &str = "~sent~";
+
+/// The step and the attempt of a note, by its name.
+pub(crate) fn sent_by(name: &str) -> Option<(&str, u32)> {
+    let (step, attempt) = name.rsplit_once(SENT)?;
+    Some((step, attempt.parse().ok()?))
+}
+
+/// The name of a note.
+fn key(step: &str, attempt: u32) -> String {
+    format!("{step}{SENT}{attempt}")
+}
+
+/// A request that an earlier attempt may have sent, in
+/// [`Execution::step_at_most_once`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierSend {
+    attempt: u32,
+    age: Duration,
+}
+
+impl EarlierSend {
+    /// Returns the [number of the attempt](Execution::attempt) that may have sent the request.
+    ///
+    /// ```
+    /// # fn log(earlier: dynamodb_idempotency::EarlierSend) {
+    /// println!("attempt {} may have sent the refund", earlier.attempt());
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Returns how long ago the attempt noted that it would send the request, at least. By DynamoDB's clock.
+    ///
+    /// The request itself may be younger: a paused process can send it at any time after its note.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # fn is_settled(earlier: dynamodb_idempotency::EarlierSend) -> bool {
+    /// earlier.age() > Duration::from_secs(24 * 60 * 60)
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn age(&self) -> Duration {
+        self.age
+    }
+}
+
+/// What is known of an [`EarlierSend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp<T> {
+    /// The request took effect, with this result. It is stored as the step's result.
+    Found(T),
+    /// The request has not taken effect and cannot do so any more. **The request is sent again.** Return this only
+    /// if the service shows the request as refused, or rejects a request this old by a time inside of it.
+    Impossible,
+    /// Anything else, also "not found" while the request can still arrive. Nothing is sent.
+    Unknown,
+}
+
+impl Execution {
+    /// Runs a [step](Self::step) whose request must not be sent twice, although the other service takes no
+    /// idempotency key.
+    ///
+    /// Before `send` is polled, a note that this attempt is about to send is stored and confirmed in the record. A
+    /// later attempt that finds a note and no result does not poll `send`. It calls `look_up`, which asks the other
+    /// service what became of the request.
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Execution, LookUp, RunError};
+    /// # use std::io::Error;
+    /// # async fn send_refund(_: &str) -> Result<String, Error> { Ok("re_1".into()) }
+    /// # async fn find_refund(_: &str) -> Result<Option<String>, Error> { Ok(None) }
+    ///
+    /// async fn refund(execution: &Execution, order: &str) -> Result<String, RunError<Error>> {
+    ///     let look_up = async |_earlier| {
+    ///         Ok(match find_refund(order).await? {
+    ///             Some(id) => LookUp::Found(id),
+    ///             // It may be on its way.
+    ///             None => LookUp::Unknown,
+    ///         })
+    ///     };
+    ///     execution.step_at_most_once("refund", send_refund(order), look_up).await
+    /// }
+    /// ```
+    ///
+    /// | `look_up` returns | then |
+    /// |---|---|
+    /// | [`LookUp::Found`] | the result is stored and returned |
+    /// | [`LookUp::Impossible`] | this attempt notes that it is about to send, and sends |
+    /// | [`LookUp::Unknown`] | [`OutcomeUnknown`](ErrorKind::OutcomeUnknown); the execution counts as [discarded](Self::discard), so the attempt does not count, and the next call asks again |
+    /// | `Err` | [`RunError::Handler`], and the next attempt asks again |
+    ///
+    /// An `Err` or a panic of `send` leaves the note, as a drop and a crash do. The limits, the errors and the cost
+    /// are those of a [step](Self::step), with one more write for the note. Names do not contain `~sent~`.
+    ///
+    /// # Errors
+    /// Those of a [step](Self::step), and before anything is sent: [`ErrorKind::Unavailable`] in an execution without
+    /// a record ([`is_protected`](Self::is_protected)), and if the note is not confirmed;
+    /// [`ErrorKind::OutcomeUnknown`] with [`Error::step_ran`] `false` if an earlier attempt may have sent the request
+    /// and `look_up` returns `Unknown`.
+    pub async fn step_at_most_once<T, E, L>(
+        &self,
+        name: &str,
+        send: impl Future<Output = Result<T, E>>,
+        look_up: impl FnOnce(EarlierSend) -> L,
+    ) -> Result<T, RunError<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        L: Future<Output = Result<LookUp<T>, E>>,
+    {
+        self.inner.call.stores_answers("a step")?;
+        if !self.is_protected() {
+            let message = "this execution has no record in which it could be noted";
+            return Err(not_sent(name, ErrorKind::Unavailable, message).into());
+        }
+        let (reserved, done) = self.inner.steps.reserve(name)?;
+        if let Some(done) = done {
+            reserved.keep();
+            return Ok(done.read(name, self.coder())?);
+        }
+        self.may_start_or_halt(name).await?;
+        if let Some(earlier) = self.earlier_send(name)? {
+            let found = user_code::run_or_resume(look_up(earlier)).await;
+            match found.map_err(RunError::Handler)? {
+                LookUp::Found(value) => {
+                    reserved.keep();
+                    return self.stored(name, value).await;
+                }
+                LookUp::Impossible => self.may_start_or_halt(name).await?,
+                LookUp::Unknown => {
+                    self.discard();
+                    let message = format!(
+                        "step `{name}` was not sent: attempt {} may have sent it, and the look-up \
+                         could not tell whether it took effect",
+                        earlier.attempt
+                    );
+                    return Err(Error::new(ErrorKind::OutcomeUnknown, message).into());
+                }
+            }
+        }
+        self.note(name).await?;
+        reserved.keep();
+        self.may_start_or_halt(name).await?;
+        let value = user_code::run_or_resume(send).await.map_err(RunError::Handler)?;
+        self.stored(name, value).await
+    }
+
+    fn earlier_send(&self, name: &str) -> Result<Option<EarlierSend>, Error> {
+        let Some((attempt, note)) = self.inner.steps.last_note(name) else { return Ok(None) };
+        let at: i64 = note.read(&key(name, attempt), self.coder())?;
+        let now = self.store_time(name)?.earliest;
+        Ok(Some(EarlierSend { attempt, age: now.since(Timestamp::from_millis(at)) }))
+    }
+
+    /// Notes that this attempt is about to send.
+    async fn note(&self, name: &str) -> Result<(), Error> {
+        let at = self.store_time(name)?.latest;
+        let key = key(name, self.attempt());
+        let note = StoredStep::new(&key, at.millis().to_string(), self.coder());
+        let note = self.inner.steps.make_room(&key, note).map_err(|reason| {
+            not_sent(name, ErrorKind::InvalidUse, &format!("its note cannot be stored: {reason}"))
+        })?;
+        let noted = self.write_step(&key, &note.encode()).await;
+        noted.map_err(|reason| match reason {
+            NotStored::Invalid(source) | NotStored::Unconfirmed(source) => {
+                let message = "DynamoDB did not confirm the note";
+                not_sent(name, ErrorKind::Unavailable, message).with_source(source)
+            }
+            NotStored::Lost => {
+                let message = "another execution owns the key, or its record was deleted";
+                not_sent(name, ErrorKind::LeaseLost, message)
+            }
+            NotStored::Over => not_sent(name, ErrorKind::InvalidUse, "its operation is over"),
+        })
+    }
+
+    fn store_time(&self, name: &str) -> Result<Interval, Error> {
+        let core = &self.inner.core;
+        let interval = core.table.clock.moment().interval(core.clock_tolerance);
+        interval.ok_or_else(|| {
+            not_sent(name, ErrorKind::Unavailable, "no response has shown DynamoDB's time")
+        })
+    }
+}
+
+fn not_sent(name: &str, kind: ErrorKind, why: &str) -> Error {
+    Error::new(kind, format!("step `{name}` was not sent: {why}"))
+}
