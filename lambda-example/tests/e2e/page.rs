@@ -7,7 +7,7 @@ use std::path::Path;
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// The first block of a language under a heading, except for those that say what they need: they are
-/// not run. `cargo xtask check commands` looks for the calls of this function: a shell block that one
+/// not run. `cargo xtask verify commands` looks for the calls of this function: a shell block that one
 /// of them names is a tested one.
 pub fn block(page: &str, heading: &str, language: &str) -> String {
     let text = fs::read_to_string(Path::new(ROOT).join(page)).expect("a page");

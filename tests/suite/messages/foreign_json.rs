@@ -1,5 +1,5 @@
 //! What other programs write: JSON that `serde_json`'s tree does not hold, and records that
-//! `aws_lambda_events` does not accept. `cargo xtask test` runs these tests also with the features of
+//! `aws_lambda_events` does not accept. `cargo xtask verify` runs these tests also with the features of
 //! `serde_json` that any crate of a user's program can switch on.
 
 use dynamodb_idempotency::Execution;

@@ -213,7 +213,8 @@ async fn embedded() -> String {
     format!("http://{address}")
 }
 
-/// Whether the SDK uses its retry rules of 2026. `cargo xtask test` tests with and without them.
+/// Whether the SDK uses its retry rules of 2026. `cargo test` tests without them, `cargo xtask verify` with
+/// them.
 fn has_new_retries() -> bool {
     std::env::var("AWS_NEW_RETRIES_2026").is_ok_and(|set| set.eq_ignore_ascii_case("true"))
 }

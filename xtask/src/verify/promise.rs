@@ -127,7 +127,7 @@ fn below(tree: &str) -> BTreeSet<&str> {
     names(tree).filter(|name| *name != PACKAGE).collect()
 }
 
-/// Checks that `cargo run -p lambda-example` and `cargo xtask test` share their build of the SDK, and that
+/// Checks that `cargo run -p lambda-example` and `cargo xtask verify` share their build of the SDK, and that
 /// `tests/one-pool/` shares it too, except for the packages that its HTTP client changes.
 pub(super) fn check_shared_build(workspace: &Workspace) -> Result<Outcome> {
     let tree = |selection: &[&str]| {
