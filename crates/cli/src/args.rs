@@ -165,6 +165,8 @@ pub(crate) enum Command {
         /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
+        #[command(flatten)]
+        audit: Audit,
     },
     /// Copy the records of one table into another, for a restore
     ///
@@ -297,7 +299,7 @@ pub(crate) struct Consent {
     pub(crate) yes: bool,
 }
 
-/// The audit log of releases.
+/// The audit log of releases and blocks.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
     /// The reason; writes an audit line, a JSON document, to the audit log

@@ -1,4 +1,4 @@
-//! Who released which key, and why: two lines for each release that has a reason, one before the
+//! Who released or blocked which key, and why: two lines for each write that has a reason, one before the
 //! request and one with its outcome.
 
 use std::fs::{File, OpenOptions};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use dynamodb_idempotency::admin::StoredRecord;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::Audit;
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ pub(crate) struct AuditLog {
 }
 
 impl AuditLog {
-    /// Opened before anything is written to the table: a release that leaves no line must not happen.
+    /// Opened before anything is written to the table: no write must happen that leaves no line.
     pub(crate) fn open(audit: Audit, table: &str) -> Result<Self, Failure> {
         let open = |path: PathBuf| {
             let opened = OpenOptions::new().create(true).append(true).open(&path);
@@ -38,9 +38,24 @@ impl AuditLog {
 
     /// Says what is about to be done. If this line cannot be written, nothing is done.
     pub(crate) fn intend(&self, record: &StoredRecord, forced: bool) -> Result<(), Failure> {
-        self.write("intended", record, forced).map_err(|error| {
+        self.write("intended", release(record, forced)).map_err(|error| nothing_written(&error))
+    }
+
+    /// As [`intend`](Self::intend), for a key that is about to be blocked.
+    pub(crate) fn intend_block(&self, scope: &str, key_hash: &str) -> Result<(), Failure> {
+        self.write("intended", block(scope, key_hash)).map_err(|error| nothing_written(&error))
+    }
+
+    /// Says how a block ended: `blocked`, `exists` (nothing was written), `failed` or `unknown`.
+    pub(crate) fn conclude_block(
+        &self,
+        outcome: &str,
+        scope: &str,
+        key_hash: &str,
+    ) -> Result<(), Failure> {
+        self.write(outcome, block(scope, key_hash)).map_err(|error| {
             Failure::Other(format!(
-                "nothing was written to the table: the audit log fails: {error}"
+                "the outcome of the block is `{outcome}`, and the audit log fails: {error}"
             ))
         })
     }
@@ -52,7 +67,7 @@ impl AuditLog {
         record: &StoredRecord,
         forced: bool,
     ) -> Result<(), Failure> {
-        self.write(outcome, record, forced).map_err(|error| {
+        self.write(outcome, release(record, forced)).map_err(|error| {
             let message = format!(
                 "the outcome of the release is `{outcome}`, and the audit log fails: {error}"
             );
@@ -61,22 +76,14 @@ impl AuditLog {
     }
 
     /// The key is in it as log lines have it.
-    fn write(&self, outcome: &str, record: &StoredRecord, forced: bool) -> std::io::Result<()> {
+    fn write(&self, outcome: &str, mut line: Value) -> std::io::Result<()> {
         let Some(reason) = &self.reason else { return Ok(()) };
-        let line = output::versioned(json!({
-            "at": time(SystemTime::now()),
-            "action": "release",
-            "outcome": outcome,
-            "table": self.table,
-            "scope": record.scope,
-            "key_hash": record.key_hash(),
-            "status": record.status(),
-            "attempt": record.attempt,
-            "owner": record.owner,
-            "forced": forced,
-            "reason": reason,
-            "user": std::env::var("USER").ok(),
-        }));
+        line["at"] = json!(time(SystemTime::now()));
+        line["outcome"] = json!(outcome);
+        line["table"] = json!(self.table);
+        line["reason"] = json!(reason);
+        line["user"] = json!(std::env::var("USER").ok());
+        let line = output::versioned(line);
         // In one write, so that lines of several programs do not mix.
         let line = format!("{line}\n");
         match self.file.as_ref() {
@@ -84,4 +91,24 @@ impl AuditLog {
             None => std::io::stderr().write_all(line.as_bytes()),
         }
     }
+}
+
+fn nothing_written(error: &std::io::Error) -> Failure {
+    Failure::Other(format!("nothing was written to the table: the audit log fails: {error}"))
+}
+
+fn release(record: &StoredRecord, forced: bool) -> Value {
+    json!({
+        "action": "release",
+        "scope": record.scope,
+        "key_hash": record.key_hash(),
+        "status": record.status(),
+        "attempt": record.attempt,
+        "owner": record.owner,
+        "forced": forced,
+    })
+}
+
+fn block(scope: &str, key_hash: &str) -> Value {
+    json!({"action": "block", "scope": scope, "key_hash": key_hash})
 }

@@ -4,11 +4,12 @@ use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dynamodb_idempotency::Scope;
 use dynamodb_idempotency::admin::{Admin, Blocked, StoredRecord, StoredState};
+use dynamodb_idempotency::{ErrorKind, Scope};
 use futures_util::future::join_all;
 use serde_json::json;
 
+use crate::audit::AuditLog;
 use crate::failure::Failure;
 use crate::record::Name;
 use crate::release::agreed;
@@ -31,6 +32,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(
     admin: Admin<'_>,
     options: Options,
+    audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let Options { scope, keys, sha256, lasts, yes } = options;
@@ -48,11 +50,11 @@ pub(crate) async fn run(
     let names: Vec<_> = keys.into_iter().map(|key| Name::new(scope.clone(), key, sha256)).collect();
     let (mut blocked, mut existing, mut failed) = (0_u64, Vec::new(), None);
     for some in names.chunks(AT_ONCE) {
-        for result in join_all(some.iter().map(|name| name.block(admin, lasts))).await {
+        for result in join_all(some.iter().map(|name| one(admin, name, lasts, audit))).await {
             match result {
                 Ok(Blocked::Written) => blocked += 1,
                 Ok(Blocked::Exists(record)) => existing.push(record),
-                Err(error) => failed = Some(error),
+                Err(failure) => failed = Some(failure),
             }
         }
         if failed.is_some() {
@@ -70,9 +72,9 @@ pub(crate) async fn run(
         let keys = count(blocked, "key is", "keys are");
         output::line(format!("{keys} blocked, {} had a record", existing.len()))?;
     }
-    if let Some(error) = failed {
+    if let Some(failure) = failed {
         // A second run finds what the first one has blocked.
-        return Err(error.into());
+        return Err(failure);
     }
     match existing.iter().filter(|record| !is_protected(record)).count() {
         0 => Ok(ExitCode::SUCCESS),
@@ -84,6 +86,26 @@ pub(crate) async fn run(
             )))
         }
     }
+}
+
+/// Blocks a key, between its two audit lines.
+async fn one(
+    admin: Admin<'_>,
+    name: &Name,
+    lasts: Duration,
+    audit: &AuditLog,
+) -> Result<Blocked, Failure> {
+    let (scope, key_hash) = (name.scope.as_str(), name.key_hash(admin)?);
+    audit.intend_block(scope, &key_hash)?;
+    let result = name.block(admin, lasts).await;
+    let outcome = match &result {
+        Ok(Blocked::Written) => "blocked",
+        Ok(Blocked::Exists(_)) => "exists",
+        Err(error) if error.kind() == ErrorKind::OutcomeUnknown => "unknown",
+        Err(_) => "failed",
+    };
+    audit.conclude_block(outcome, scope, &key_hash)?;
+    Ok(result?)
 }
 
 /// Whether no request of the record's key runs while it exists.

@@ -173,9 +173,11 @@ async fn on_table(
                 names => release::keys(admin, names, consent, &audit, json).await,
             }
         }
-        Command::Block { scope, tenant, keys, sha256, lasts, yes } => {
+        Command::Block { scope, tenant, keys, sha256, lasts, yes, audit } => {
             let scope = tenant.scope(&scope)?;
-            block::run(admin, block::Options { scope, keys, sha256, lasts, yes }, json).await
+            let audit = AuditLog::open(audit, table)?;
+            let options = block::Options { scope, keys, sha256, lasts, yes };
+            block::run(admin, options, &audit, json).await
         }
         Command::Watch { key, interval, timeout, follow } => {
             let timeout = (!timeout.is_zero()).then_some(timeout);

@@ -42,6 +42,11 @@ impl Name {
         admin.block(&self.scope, &self.key, self.form, lasts).await
     }
 
+    /// The form of the key in log lines.
+    pub(crate) fn key_hash(&self, admin: Admin<'_>) -> Result<String, Error> {
+        admin.key_hash(&self.scope, &self.key, self.form)
+    }
+
     /// The record, if it exists.
     pub(crate) async fn record(&self, admin: Admin<'_>) -> Result<Option<StoredRecord>, Error> {
         admin.record(&self.scope, &self.key, self.form).await

@@ -135,6 +135,16 @@ impl<'a> Admin<'a> {
         Ok(Some(record))
     }
 
+    /// Returns the form of a key in log lines: [`hashed_key`](crate::signals::hashed_key).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the key is empty or too long.
+    #[doc(hidden)]
+    pub fn key_hash(&self, scope: &Scope, key: &str, form: KeyForm) -> Result<String, Error> {
+        let key = RecordKey::new(scope, key, form, self.table().schema.max_key_bytes())?;
+        Ok(crate::signals::hashed_key(key.as_str()))
+    }
+
     /// Tries the requests that calls of these scopes send. Nothing is written.
     ///
     /// [`preflight`](crate::Idempotency::preflight) does the same, and returns errors among the

@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use dynamodb_idempotency::signals::hashed_key;
 use dynamodb_idempotency::{ErrorKind, RunError};
 use serde_json::json;
 
@@ -33,6 +34,38 @@ async fn a_blocked_key_runs_no_request() {
     assert!(again.out.contains("`payments#a` has a record: PENDING, blocked"), "{again:?}");
     assert!(again.out.contains("`payments#done` has a record: COMPLETED"), "{again:?}");
     assert!(again.out.contains("0 keys are blocked, 2 had a record"), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_block_with_a_reason_leaves_audit_lines() {
+    let store = Store::open().await;
+    store.put(completed("payments#done")).await;
+    let block = ["block", "--scope", "payments", "done", "k", "--yes", "--reason", "ticket 7"];
+    let blocked = store.run(&block).await;
+    let lines = blocked.err.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut lines: Vec<_> = lines
+        .map(|line: serde_json::Value| {
+            assert_eq!((&line["action"], &line["reason"]), (&json!("block"), &json!("ticket 7")));
+            assert_eq!((&line["table"], &line["scope"]), (&json!(store.table), &json!("payments")));
+            let text = |name: &str| line[name].as_str().unwrap().to_owned();
+            (text("key_hash"), text("outcome"))
+        })
+        .collect();
+    lines.sort();
+    let line = |key: &str, outcome: &str| (hashed_key(&format!("payments#{key}")), outcome.into());
+    let mut expected = [
+        line("done", "intended"),
+        line("done", "exists"),
+        line("k", "intended"),
+        line("k", "blocked"),
+    ];
+    expected.sort();
+    assert_eq!(lines, expected);
+
+    let full = [&block[..], &["other", "--audit-log", "/dev/full"]].concat();
+    let failed = store.run(&full).await;
+    assert!(failed.error(1).contains("nothing was written"), "{failed:?}");
+    assert_eq!(store.item("payments#other").await, None);
 }
 
 #[tokio::test]
