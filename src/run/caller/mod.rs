@@ -258,7 +258,7 @@ impl<'a> Caller<'a> {
                 return Err(End::FailureReplayed(failure));
             }
             Reason::InProgress { lease_left } => in_progress(lease_left),
-            Reason::Mismatch => mismatch(),
+            Reason::Mismatch => mismatch(self.session.last.as_ref().map(|record| &record.header)),
             Reason::Abandoned => abandoned(),
             Reason::DeadlineOver => too_late(),
             Reason::TimedOut => {
