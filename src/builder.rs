@@ -59,6 +59,7 @@ impl Builder {
         let table = Table {
             client,
             snapshot: Arc::default(),
+            endpoint: Arc::default(),
             name: table,
             schema: TableSchema::default(),
             clock: Clock::new(SharedTimeSource::default(), ClockShift::default()),
@@ -393,8 +394,8 @@ impl Builder {
                  ({DISABLED_ENV}, or Builder::disabled)"
             );
         }
-        table.client =
-            observable(&table.client, Arc::clone(&table.snapshot), table.request_timeout);
+        let (snapshot, endpoint) = (Arc::clone(&table.snapshot), Arc::clone(&table.endpoint));
+        table.client = observable(&table.client, snapshot, endpoint, table.request_timeout);
         // The client's own time source, so that the SDK and the crate see the same time.
         table.clock.local.wall = table.client.config().time_source().unwrap_or_default();
         if core.is_disabled || self.has_local_store_time {

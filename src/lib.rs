@@ -170,7 +170,9 @@ use dynamodb_idempotency_protocol as protocol;
 
 pub use crate::answer::codec::{AnswerCodec, CodecError};
 pub use crate::builder::Builder;
-pub use crate::error::{ConditionFailed, Error, ErrorKind, MAX_TRANSACTION_ITEMS, RunError};
+pub use crate::error::{
+    ConditionFailed, Error, ErrorKind, MAX_TRANSACTION_ITEMS, MismatchedRecord, RunError,
+};
 pub use crate::fingerprint::{Fingerprint, FingerprintBuilder};
 #[cfg(feature = "from-env")]
 pub use crate::from_env::{TABLE_ENV, sdk_config_loader};

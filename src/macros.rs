@@ -67,6 +67,8 @@
 /// use dynamodb_idempotency::policy::Failure;
 /// use dynamodb_idempotency::{Idempotency, RunError, idempotent};
 ///
+/// type BoxError = Box<dyn std::error::Error + Send + Sync>;
+///
 /// struct Shop { idempotency: Idempotency }
 ///
 /// impl Shop {
@@ -78,8 +80,8 @@
 ///         policy = |policy| policy.failure(Failure::Retain { max_attempts: 3 }),
 ///     )]
 ///     #[tracing::instrument(skip_all)]
-///     async fn book(&self, seat: &str) -> Result<u32, RunError<RunError<std::io::Error>>> {
-///         execution.step("reserve", async { Ok(7) }).await
+///     async fn book(&self, seat: &str) -> Result<u32, RunError<BoxError>> {
+///         Ok(execution.step("reserve", async { Ok::<_, std::io::Error>(7) }).await?)
 ///     }
 /// }
 /// # doc_examples::run(async |_, idempotency| {

@@ -2,6 +2,7 @@
 
 mod condition;
 mod json_fault;
+mod mismatch;
 mod run_error;
 mod text;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub use self::condition::{ConditionFailed, MAX_TRANSACTION_ITEMS};
 pub(crate) use self::json_fault::json_fault;
+pub use self::mismatch::MismatchedRecord;
 pub use self::run_error::RunError;
 use self::text::Cause;
 pub(crate) use self::text::one_line;
@@ -64,6 +66,7 @@ pub(crate) struct Details {
     pub(crate) message: String,
     source: Option<Cause>,
     condition_failed: Option<ConditionFailed>,
+    mismatched: Option<MismatchedRecord>,
     step_ran: bool,
     is_denied: bool,
 }
@@ -237,8 +240,15 @@ impl ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = one_line(message.into());
-        let (source, condition_failed, step_ran, is_denied) = (None, None, false, false);
-        let details = Details { kind, message, source, condition_failed, step_ran, is_denied };
+        let details = Details {
+            kind,
+            message,
+            source: None,
+            condition_failed: None,
+            mismatched: None,
+            step_ran: false,
+            is_denied: false,
+        };
         Self { details: Box::new(details) }
     }
 
@@ -269,6 +279,12 @@ impl Error {
                        the header pass through what is between this program and DynamoDB, or declare \
                        Builder::local_store_time()";
         Self::new(ErrorKind::Unavailable, message)
+    }
+
+    /// Adds the record of the request that used the key before.
+    pub(crate) fn with_mismatched(mut self, record: Option<MismatchedRecord>) -> Self {
+        self.details.mismatched = record;
+        self
     }
 
     /// Marks the error of a step whose work ran.
@@ -408,6 +424,23 @@ impl Error {
     #[must_use]
     pub fn condition_failed(&self) -> Option<&ConditionFailed> {
         self.details.condition_failed.as_ref()
+    }
+
+    /// Returns the record of the request that used the key before, for [`ErrorKind::Mismatch`].
+    ///
+    /// ```
+    /// # doc_examples::run(async |_, idempotency| {
+    /// let charge = |amount: u32| idempotency.operation("charge").key("order-42").payload(&amount);
+    /// charge(1200).run(async |_| Ok::<_, std::io::Error>(())).await?;
+    /// let ran = charge(1300).run(async |_| Ok::<_, std::io::Error>(())).await;
+    /// let error = ran.unwrap_err().into_handler().unwrap_err();
+    /// let record = error.mismatched_record().expect("the key was used for 1200");
+    /// assert_eq!(record.attempt(), 1);
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn mismatched_record(&self) -> Option<&MismatchedRecord> {
+        self.details.mismatched.as_ref()
     }
 
     /// Returns whether the work of a [step](crate::Execution::step) ran, although its result is not

@@ -77,6 +77,8 @@ impl<E> RunError<E> {
     }
 }
 
+// Deliberately no `From`: with it, the compiler could no longer infer the handler's error in
+// `call.run(async |_| Ok(7)).await?`.
 impl<E> RunError<RunError<E>> {
     /// Merges two levels: the error of a [step](crate::Execution::step) in a handler, and of the call.
     ///
@@ -90,6 +92,21 @@ impl<E> RunError<RunError<E>> {
     ///     let call = idempotency.operation("charge").key("order-42");
     ///     let charged = call.run(async |execution| execution.step("post", post("order-42")).await);
     ///     charged.await.map_err(RunError::flatten)
+    /// }
+    /// ```
+    ///
+    /// If the handler's error is a `Box<dyn Error>`, or has a `From` for the error of the step, `?` in the
+    /// handler leaves only one level:
+    ///
+    /// ```
+    /// use dynamodb_idempotency::{Idempotency, RunError};
+    /// # async fn post(_: &str) -> Result<u32, std::io::Error> { Ok(7) }
+    ///
+    /// type BoxError = Box<dyn std::error::Error + Send + Sync>;
+    ///
+    /// async fn charge(idempotency: &Idempotency) -> Result<u32, RunError<BoxError>> {
+    ///     let call = idempotency.operation("charge").key("order-42");
+    ///     call.run(async |execution| Ok(execution.step("post", post("order-42")).await?)).await
     /// }
     /// ```
     #[must_use]

@@ -99,8 +99,9 @@ impl Http {
 
     /// Changes a replay before it is sent.
     ///
-    /// The replay already has the header `Idempotency-Replayed`. The record does not change. If the
-    /// function panics, the client gets [`ProblemKind::AnswerUnavailable`].
+    /// The replay already has the header `Idempotency-Replayed`, and its extensions contain
+    /// [`StoredUntil`](super::StoredUntil). The record does not change. If the function panics, the client gets
+    /// [`ProblemKind::AnswerUnavailable`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

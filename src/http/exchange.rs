@@ -12,7 +12,7 @@ use tracing::Instrument;
 use super::answer;
 use super::problem::{self, Problem, ProblemKind};
 use super::statuses::is_rejection;
-use super::{AnsweredBy, HookAnswer, Http, ReconcileHook};
+use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, StoredUntil};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body};
 use crate::error::{Details, Error, ErrorKind};
@@ -284,9 +284,9 @@ fn render_outcome<B: From<Body>, V, E>(
             return render_outcome(config, *instead, render_value);
         }
         RunOutcome::Panicked(_, None) => render(config, &panicked()),
-        RunOutcome::Ended(End::Committed(answer)) => stored(config, answer, AnsweredBy::Handler),
-        RunOutcome::Ended(End::Replayed(answer) | End::FailureReplayed(Some(answer))) => {
-            stored(config, answer, AnsweredBy::Replay)
+        RunOutcome::Ended(End::Committed(answer)) => stored(config, answer, None),
+        RunOutcome::Ended(End::Replayed(replay) | End::FailureReplayed(Some(replay))) => {
+            stored(config, replay.answer, Some(StoredUntil::of(replay.expires_at)))
         }
         RunOutcome::Ended(End::FailureReplayed(None)) => explain(config, &failed()),
         RunOutcome::Ended(End::NoAnswer(error)) => explain(config, &error),
@@ -338,30 +338,40 @@ pub(crate) fn pass_transaction<B: From<Body>>(
     explain(config, &Error::new(ErrorKind::Configuration, message))
 }
 
-/// Returns the response of a stored answer: the answer that this request committed, or a replay. A
-/// replay is changed by [`Http::on_replay`].
-fn stored<B: From<Body>>(config: &Http, answer: Answer, answered_by: AnsweredBy) -> Response<B> {
+/// Returns the response of a stored answer: a replay, which is stored until then, or the answer that this
+/// request committed. A replay is changed by [`Http::on_replay`].
+fn stored<B: From<Body>>(
+    config: &Http,
+    answer: Answer,
+    replayed: Option<StoredUntil>,
+) -> Response<B> {
     let unreadable = |message| Error::new(ErrorKind::AnswerUnreadable, message);
     let invalid = || unreadable("the stored answer is not a response that HTTP can carry");
-    let restored = match answer {
-        Answer::Http(answer) if answered_by == AnsweredBy::Replay => {
-            answer::replay(answer).ok_or_else(invalid).and_then(|replay| {
+    let restored = match (answer, replayed) {
+        (Answer::Http(answer), Some(until)) => {
+            answer::replay(answer).ok_or_else(invalid).and_then(|mut replay| {
                 let Some(hook) = &config.on_replay else { return Ok(replay) };
+                replay.extensions_mut().insert(until);
                 // The record still holds the answer.
                 let panicked = |_| answer_unavailable("Http::on_replay panicked");
                 answer::change(replay, &**hook).map_err(panicked)
             })
         }
-        Answer::Http(answer) => answer::restore(answer).ok_or_else(invalid),
-        Answer::Unavailable(reason) => Err(answer_unavailable(&reason)),
-        Answer::Json(_) => Err(unreadable(
+        (Answer::Http(answer), None) => answer::restore(answer).ok_or_else(invalid),
+        (Answer::Unavailable(reason), _) => Err(answer_unavailable(&reason)),
+        (Answer::Json(_), _) => Err(unreadable(
             "the stored answer is a function's result: this scope is used by a function too",
         )),
     };
-    match restored {
-        Ok(response) => answered_by.mark(response.map(B::from)),
-        Err(error) => explain(config, &error),
-    }
+    let response = match restored {
+        Ok(response) => response.map(B::from),
+        Err(error) => return explain(config, &error),
+    };
+    let Some(until) = replayed else { return AnsweredBy::Handler.mark(response) };
+    let mut replay = AnsweredBy::Replay.mark(response);
+    // The hook may have returned another response.
+    replay.extensions_mut().insert(until);
+    replay
 }
 
 /// Renders an error as its problem.

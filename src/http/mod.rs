@@ -67,6 +67,7 @@ pub(crate) mod layer;
 mod problem;
 pub(crate) mod request;
 mod statuses;
+mod stored_until;
 pub mod tenant;
 #[cfg(feature = "webhook")]
 pub mod webhook;
@@ -84,6 +85,7 @@ pub use self::answer_body::AnswerBody;
 pub use self::answered_by::AnsweredBy;
 pub use self::layer::{IdempotencyLayer, IdempotencyService};
 pub use self::problem::{Problem, ProblemKind};
+pub use self::stored_until::StoredUntil;
 pub use self::tenant::Tenant;
 #[cfg(feature = "webhook")]
 pub use self::webhook::{HmacScheme, Webhook};

@@ -391,9 +391,9 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
         RunOutcome::Failed(error) => return Err(RunError::Handler(error)),
         RunOutcome::Panicked(panic, _) => panic.resume(),
         RunOutcome::Ended(End::Committed(answer)) => Outcome::Executed(decode(&answer)?),
-        RunOutcome::Ended(End::Replayed(answer)) => Outcome::Replayed(decode(&answer)?),
-        RunOutcome::Ended(End::FailureReplayed(answer)) => {
-            let error = match &answer {
+        RunOutcome::Ended(End::Replayed(replay)) => Outcome::Replayed(decode(&replay.answer)?),
+        RunOutcome::Ended(End::FailureReplayed(replay)) => {
+            let error = match replay.as_ref().map(|replay| &replay.answer) {
                 Some(Answer::Json(json)) => Errors::decode(json),
                 Some(Answer::Http(_) | Answer::Unavailable(_)) | None => None,
             };

@@ -13,6 +13,7 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::fingerprint::Fingerprint;
+use crate::run::call::Replay;
 
 /// An estimate of the size of an entry without its key and its answer.
 const ENTRY_BYTES: usize = 256;
@@ -41,6 +42,8 @@ pub(crate) struct Generation(u64);
 pub(crate) struct Entry {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) until: Deadline,
+    /// When the record expires by DynamoDB's clock, in seconds since 1970.
+    pub(crate) expires_at: i64,
     pub(crate) answer: Answer,
 }
 
@@ -95,7 +98,7 @@ impl Cache {
     }
 
     /// The answer to this very request, if it is kept and its retention is not over.
-    pub(crate) fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Answer> {
+    pub(crate) fn get(&self, pk: &str, fingerprint: &Fingerprint, clock: &Clock) -> Option<Replay> {
         let entry = self.entries.get(pk)?;
         if clock.is_over(entry.until) && !is_broken(FaultPoint::CachePastRetention) {
             // Another call may have replaced the entry by a younger one.
@@ -104,7 +107,8 @@ impl Cache {
         }
         let is_same_request =
             entry.fingerprint == *fingerprint || is_broken(FaultPoint::CacheAnyFingerprint);
-        is_same_request.then_some(entry.answer)
+        let Entry { answer, expires_at, .. } = entry;
+        is_same_request.then_some(Replay { answer, expires_at })
     }
 
     pub(crate) fn clear(&self) {
@@ -181,12 +185,13 @@ mod tests {
     impl Kit {
         fn keep(&self, pk: &str, bytes: usize) {
             let until = self.clock.end(Timestamp::from_millis(LATER * 1000));
-            let entry = Entry { fingerprint: fingerprint("f"), until, answer: answer(bytes) };
+            let (fingerprint, answer) = (fingerprint("f"), answer(bytes));
+            let entry = Entry { fingerprint, until, expires_at: 0, answer };
             assert!(self.cache.insert(pk, self.cache.generation(pk), entry));
         }
 
         pub(crate) fn get(&self, pk: &str, of: &str) -> Option<Answer> {
-            self.cache.get(pk, &fingerprint(of), &self.clock)
+            self.cache.get(pk, &fingerprint(of), &self.clock).map(|kept| kept.answer)
         }
 
         fn has(&self, pk: &str) -> bool {

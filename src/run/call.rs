@@ -19,12 +19,21 @@ pub(crate) enum End {
     /// The answer that the handler has committed.
     Committed(Answer),
     /// The answer of another execution.
-    Replayed(Answer),
+    Replayed(Replay),
     /// The failure of an earlier execution, if it is available.
-    FailureReplayed(Option<Answer>),
+    FailureReplayed(Option<Replay>),
     /// No answer, for this reason.
     #[from]
     NoAnswer(Error),
+}
+
+/// The answer or the failure in the record of another execution.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) answer: Answer,
+    /// When the record expires by DynamoDB's clock, in seconds since 1970.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP shows it"))]
+    pub(crate) expires_at: i64,
 }
 
 /// One call of an operation.
@@ -149,7 +158,7 @@ impl CallContext {
     }
 
     /// The call's answer, if this process keeps it.
-    pub(crate) fn cached(&self, core: &Core) -> Option<Answer> {
+    pub(crate) fn cached(&self, core: &Core) -> Option<Replay> {
         core.cache.as_ref()?.get(self.key.as_str(), &self.fingerprint, &core.table.clock)
     }
 }

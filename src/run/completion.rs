@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::{Completed, Unconfirmed};
 use crate::protocol::{EndWrite, FinishResult, State};
-use crate::run::call::{CallContext, End};
+use crate::run::call::{CallContext, End, Replay};
 use crate::run::driver::{Session, SessionKind, report_unstorable};
 use crate::run::errors::{commit_unknown, lease_lost, outcome_unknown};
 use crate::run::execution::{Execution, Inner};
@@ -187,13 +187,16 @@ impl Execution {
                 && now.is_some_and(|now| !record.header.is_past_retention(now))
                 && fingerprint.matches(&record.fingerprint)
         };
-        let answer = session.last.take().filter(is_answer).and_then(|record| record.answer);
-        // If the answer cannot be read now, the caller gets the error and can retry.
-        let answer = match answer {
-            Some(stored) => self.open(stored).await.ok(),
-            None => None,
+        let Some(Record { header, answer: Some(stored), .. }) =
+            session.last.take().filter(is_answer)
+        else {
+            return lease_lost().into();
         };
-        answer.map_or_else(|| lease_lost().into(), End::Replayed)
+        // If the answer cannot be read now, the caller gets the error and can retry.
+        match self.open(stored).await {
+            Ok(answer) => End::Replayed(Replay { answer, expires_at: header.expires_at }),
+            Err(_) => lease_lost().into(),
+        }
     }
 
     /// Ends a failed execution by the policy. The caller gets the handler's error, whatever the result of

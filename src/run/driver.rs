@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
         // Earlier by the tolerance, so that a wrong local clock does not extend the retention.
         let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
         let until = core.table.clock.end(end.minus(core.clock_tolerance));
-        let entry = Entry { fingerprint: call.fingerprint, until, answer };
+        let entry = Entry { fingerprint: call.fingerprint, until, expires_at, answer };
         cache.insert(call.key.as_str(), generation, entry)
     }
 

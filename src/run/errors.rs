@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, MismatchedRecord};
+use crate::protocol::Header;
 
 pub(crate) fn lease_lost() -> Error {
     let message = "the handler outlived its lease and another execution owns the key: this answer \
@@ -52,9 +53,13 @@ pub(crate) fn abandoned() -> Error {
     Error::new(ErrorKind::Abandoned, message)
 }
 
-pub(crate) fn mismatch() -> Error {
+pub(crate) fn mismatch(record: Option<&Header>) -> Error {
     let message = "the idempotency key was used before with a different request: use a new key";
-    Error::new(ErrorKind::Mismatch, message)
+    let record = record.map(|header| MismatchedRecord {
+        created_at: header.created_at.to_system(),
+        attempt: header.attempt,
+    });
+    Error::new(ErrorKind::Mismatch, message).with_mismatched(record)
 }
 
 pub(crate) fn failed() -> Error {

@@ -175,7 +175,7 @@ impl Table {
                         format!("grant {action} on table `{table}` (DynamoDB says: {says})");
                     Error::new(ErrorKind::Configuration, message)
                 }
-                None => error.explain(&self.name),
+                None => error.explain(self.destination()),
             };
             if timed_out { NoPage::TimedOut(error) } else { NoPage::Failed(error) }
         });
@@ -222,7 +222,7 @@ impl Table {
         let (answer, seen) = self.send(Box::pin(request), self.request_timeout).await;
         let outcome = match answer {
             Ok(_) => WriteResult::Applied,
-            Err(error) => error.write_result(&self.name, seen.in_doubt),
+            Err(error) => error.write_result(self.destination(), seen.in_doubt),
         };
         Reply { outcome, is_in_doubt: seen.in_doubt, time: seen.time }
     }
@@ -237,7 +237,7 @@ impl Table {
         let get = self.client.get_item().table_name(&self.name).set_key(Some(key));
         let request = Box::pin(get.consistent_read(true).send());
         let (answer, _) = self.send(request, self.request_timeout).await;
-        answer.map(|output| output.item).map_err(|error| error.explain(&self.name))
+        answer.map(|output| output.item).map_err(|error| error.explain(self.destination()))
     }
 }
 

@@ -105,7 +105,7 @@ impl Table {
 
     /// Returns the error of a request that was sent without a time limit of the crate.
     pub(crate) fn explained<E: Into<DynamoError>>(&self, error: SdkError<E>) -> Error {
-        RequestError::new(error, true).explain(&self.name)
+        RequestError::new(error, true).explain(self.destination())
     }
 }
 

@@ -113,15 +113,38 @@ impl Response {
     }
 }
 
+/// Where a request is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Destination<'a> {
+    pub(super) table: &'a str,
+    pub(super) region: Option<&'a str>,
+    /// `None` if no request was sent yet.
+    pub(super) endpoint: Option<&'a str>,
+}
+
+impl Destination<'_> {
+    /// Names the region and the endpoint, which decide with the account which tables exist.
+    pub(super) fn place(&self) -> String {
+        let region = self.region.map(str::to_owned);
+        let parts = region.into_iter().chain(self.endpoint.map(str::to_owned)).collect::<Vec<_>>();
+        if parts.is_empty() {
+            return "in this account and region".to_owned();
+        }
+        format!("in this account and region ({})", parts.join(", "))
+    }
+}
+
 /// Returns the error for the caller: what happened, and who can fix it.
-pub(super) fn explain(table: &str, error: &impl ProvideErrorMetadata) -> Error {
+pub(super) fn explain(to: Destination<'_>, error: &impl ProvideErrorMetadata) -> Error {
+    let table = to.table;
     let code = error.code().unwrap_or("an unnamed error");
     let detail = says(error);
     let configuration = |message: String| Error::new(ErrorKind::Configuration, message);
     let explained = match meaning(code) {
         Some(Meaning::NoTable) => configuration(format!(
-            "table `{table}` does not exist in this account and region: create it, or correct the \
-             table's name"
+            "table `{table}` does not exist {}: create it, or correct the table's name, the region or \
+             the endpoint",
+            to.place()
         )),
         Some(Meaning::Invalid) if table.starts_with("arn:") => configuration(format!(
             "table `{table}` rejects the request as invalid: use the table's name if this is not AWS, \
@@ -242,7 +265,8 @@ mod tests {
     use super::*;
 
     fn explained(code: &str, message: &str) -> Error {
-        explain("t", &ErrorMetadata::builder().code(code).message(message).build())
+        let to = Destination { table: "t", region: None, endpoint: None };
+        explain(to, &ErrorMetadata::builder().code(code).message(message).build())
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Table {
             return Obstacle::Denied(says);
         }
         let is_unknown = error.is_unknown();
-        let error = error.explain(&self.name);
+        let error = error.explain(self.destination());
         if is_unknown || !error.is_outage() {
             Obstacle::General(error)
         } else {

@@ -34,6 +34,7 @@ use aws_sdk_dynamodb::types::{
 };
 use futures_util::TryFutureExt;
 
+use self::error_code::Destination;
 use self::expression::Change;
 use self::observer::{Observed, observe};
 use self::record::{Item, OwnerId};
@@ -48,7 +49,7 @@ use crate::store::schema::TableSchema;
 
 pub(crate) use self::expression::Expression;
 pub(crate) use self::inspect::{Access, Obstacle};
-pub(crate) use self::observer::{Snapshot, observable};
+pub(crate) use self::observer::{Endpoint, Snapshot, observable};
 #[cfg(feature = "admin")]
 pub use self::sweep::Expired;
 
@@ -59,6 +60,7 @@ pub(crate) struct Table {
     /// Made by [`observable`].
     pub(crate) client: Client,
     pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
     pub(crate) clock: Clock,
@@ -177,8 +179,15 @@ impl Table {
         let units = answer.as_ref().ok().and_then(|output| output.consumed_capacity.as_ref());
         let result = if answer.is_ok() { "ok" } else { "error" };
         stopwatch.store("GetItem", result, units.and_then(ConsumedCapacity::capacity_units));
-        let outcome = answer.map(|output| output.item).map_err(|error| error.explain(&self.name));
+        let outcome =
+            answer.map(|output| output.item).map_err(|error| error.explain(self.destination()));
         Reply::new(outcome, seen.time)
+    }
+
+    /// What errors name.
+    fn destination(&self) -> Destination<'_> {
+        let region = self.client.config().region().map(AsRef::as_ref);
+        Destination { table: &self.name, region, endpoint: self.endpoint.get() }
     }
 
     /// Builds the request outside of the future, so that the future does not borrow `condition`.
@@ -266,7 +275,7 @@ impl Table {
         let (answer, seen) = self.send(request, limit).await;
         let (outcome, capacity) = match answer {
             Ok(capacity) => (WriteResult::Applied, capacity),
-            Err(error) => (error.write_result(&self.name, seen.in_doubt), None),
+            Err(error) => (error.write_result(self.destination(), seen.in_doubt), None),
         };
         let units = capacity.and_then(|capacity| capacity.capacity_units);
         stopwatch.store(action, result_name(&outcome), units);

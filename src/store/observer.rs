@@ -3,8 +3,8 @@
 
 use std::cell::RefCell;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
@@ -34,7 +34,10 @@ struct Observer {
 /// The interceptor. It belongs to the client: for an interceptor of a single request the SDK would
 /// build its configuration again.
 #[derive(Debug)]
-struct ObserverInterceptor(Arc<Snapshot>);
+struct ObserverInterceptor {
+    snapshot: Arc<Snapshot>,
+    endpoint: Arc<Endpoint>,
+}
 
 /// Whether a snapshot of the machine is about to be taken. Connections that are open at that time do not
 /// survive.
@@ -46,6 +49,30 @@ pub(crate) struct Snapshot {
     pub(crate) is_prepared: AtomicBool,
 }
 
+/// Where the client sends its requests, such as `http://127.0.0.1:8000`. Only a request shows it: the SDK
+/// resolves it from the region, the environment, the profile and the client's settings.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoint(OnceLock<String>);
+
+impl Endpoint {
+    /// The endpoint of the first request; `None` if none was sent.
+    pub(super) fn get(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    fn note(&self, uri: &str) {
+        self.0.get_or_init(|| origin(uri));
+    }
+}
+
+/// The scheme and the host of a URI, without a user name and a password.
+fn origin(uri: &str) -> String {
+    let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}")
+}
+
 /// Returns the same client, with its connections and credentials, whose requests [`observe`] can
 /// send.
 ///
@@ -54,6 +81,7 @@ pub(crate) struct Snapshot {
 pub(crate) fn observable(
     client: &Client,
     snapshot: Arc<Snapshot>,
+    endpoint: Arc<Endpoint>,
     request_timeout: Duration,
 ) -> Client {
     let mut config = components::named(client);
@@ -62,7 +90,8 @@ pub(crate) fn observable(
     config.set_retry_config(Some(retries.with_max_backoff(longest)));
     // A permanent interceptor cannot be disabled, so the SDK does not check before each of its
     // twenty hooks whether it is disabled.
-    config.push_interceptor(SharedInterceptor::permanent(ObserverInterceptor(snapshot)));
+    let interceptor = ObserverInterceptor { snapshot, endpoint };
+    config.push_interceptor(SharedInterceptor::permanent(interceptor));
     Client::from_conf(config.build())
 }
 
@@ -114,7 +143,7 @@ impl Intercept for ObserverInterceptor {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if self.0.is_ahead.load(Ordering::Relaxed) {
+        if self.snapshot.is_ahead.load(Ordering::Relaxed) {
             context.request_mut().headers_mut().insert("connection", "close");
         }
         Ok(())
@@ -122,10 +151,11 @@ impl Intercept for ObserverInterceptor {
 
     fn read_before_transmit(
         &self,
-        _: &BeforeTransmitInterceptorContextRef<'_>,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
+        self.endpoint.note(context.request().uri());
         with_observer(|seen, now| {
             seen.sent = Some(now);
             seen.was_sent = true;
@@ -182,5 +212,19 @@ mod tests {
         let read = parse_date("Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(read, Some(Timestamp::from_millis(784_111_777_000)));
         assert_eq!(parse_date("yesterday"), None);
+    }
+
+    #[test]
+    fn an_endpoint_is_kept_without_its_path_and_its_password() {
+        for (uri, expected) in [
+            ("http://127.0.0.1:8000/", "http://127.0.0.1:8000"),
+            (
+                "https://dynamodb.eu-west-3.amazonaws.com",
+                "https://dynamodb.eu-west-3.amazonaws.com",
+            ),
+            ("http://user:secret@db:8000/path?query", "http://db:8000"),
+        ] {
+            assert_eq!(origin(uri), expected);
+        }
     }
 }

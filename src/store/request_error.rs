@@ -7,7 +7,7 @@ pub(super) use aws_sdk_dynamodb::Error as DynamoError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use super::WriteResult;
-use super::error_code::{NoCredentials, chain, explain, says};
+use super::error_code::{Destination, NoCredentials, chain, explain, says};
 use crate::error::{Error, ErrorKind};
 
 /// Why a request has no result.
@@ -67,7 +67,7 @@ impl RequestError {
     }
 
     /// The result of a conditional write. `in_doubt`: an earlier try of the SDK may have been executed.
-    pub(super) fn write_result<I>(self, table: &str, in_doubt: bool) -> WriteResult<I> {
+    pub(super) fn write_result<I>(self, to: Destination<'_>, in_doubt: bool) -> WriteResult<I> {
         let result = match self {
             Self::NotExecuted(DynamoError::ConditionalCheckFailedException(failed)) => {
                 return WriteResult::Rejected(failed.item);
@@ -84,16 +84,18 @@ impl RequestError {
             },
             _ => WriteResult::NotApplied,
         };
-        result(self.explain(table))
+        result(self.explain(to))
     }
 
     /// Returns the error for the caller: what happened, and who can fix it.
-    pub(super) fn explain(self, table: &str) -> Error {
+    pub(super) fn explain(self, to: Destination<'_>) -> Error {
         match self {
-            Self::NotExecuted(error) | Self::Failed(error) => explain(table, &error),
+            Self::NotExecuted(error) | Self::Failed(error) => explain(to, &error),
             Self::Unsent(error) => unsent(error),
             Self::Lost(error) => {
-                let message = "DynamoDB could not be reached, or its response was lost";
+                let at = to.endpoint.map(|endpoint| format!(" at {endpoint}")).unwrap_or_default();
+                let message =
+                    format!("DynamoDB could not be reached{at}, or its response was lost");
                 Error::new(ErrorKind::Unavailable, message).with_source(error)
             }
             Self::TimedOut(after) => {

@@ -106,7 +106,7 @@ impl Table {
             RequestError::NotExecuted(error) => error,
             error => {
                 let is_open = error.is_unknown();
-                return (error.write_result(&self.name, false), is_open);
+                return (error.write_result(self.destination(), false), is_open);
             }
         };
         let explained =
@@ -130,7 +130,7 @@ impl Table {
             Some("AccessDeniedException") => {
                 (explained(ErrorKind::Configuration, denied(&says(&error))), false)
             }
-            _ => (explain(&self.name, &error), false),
+            _ => (explain(self.destination(), &error), false),
         };
         (WriteResult::NotApplied(error), is_open)
     }
@@ -146,8 +146,9 @@ impl Table {
         let tables: BTreeSet<_> = of_each.chain([&self.name]).map(String::as_str).collect();
         let tables = tables.into_iter().collect::<Vec<_>>().join("`, `");
         format!(
-            "a table of the transaction does not exist; DynamoDB does not say which of `{tables}`: create \
-             it, or correct its name in the items"
+            "a table of the transaction does not exist {}; DynamoDB does not say which of `{tables}`: create \
+             it, or correct its name in the items, the region or the endpoint",
+            self.destination().place()
         )
     }
 }

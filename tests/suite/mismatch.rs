@@ -1,5 +1,7 @@
 //! A key belongs to the request that it was first used with.
 
+use std::time::UNIX_EPOCH;
+
 use dynamodb_idempotency::{ErrorKind, Fingerprint};
 use serde_json::json;
 
@@ -48,7 +50,12 @@ async fn whatever_the_records_state_another_payload_is_a_mismatch() {
     ] {
         store.put(record.clone()).await;
         let other = idempotency.operation("charge").key("k").payload("other");
-        assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch, "{state}");
+        let error = charge(other, &runs).await.unwrap_err().into_handler().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{state}");
+        let seen = error.mismatched_record().expect("the error has the record");
+        let at = seen.created_at().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        assert_eq!(record["created_at"], raw::n(i64::try_from(at).unwrap()), "{state}");
+        assert_eq!(record["attempt"], raw::n(seen.attempt()), "{state}");
         assert_eq!(store.record("charge#k").await, record, "{state}");
     }
     assert_eq!(runs.count(), 0);

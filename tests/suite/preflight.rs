@@ -5,7 +5,9 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use dynamodb_idempotency::policy::Outage;
-use dynamodb_idempotency::{ErrorKind, Finding, Idempotency, Scope, Severity, TableSchema};
+use dynamodb_idempotency::{
+    ErrorKind, Finding, Idempotency, Scope, Severity, TableSchema, Transaction,
+};
 
 use crate::support::raw::{self, s, with};
 use crate::support::{Act, Gate, Link, Store};
@@ -142,6 +144,19 @@ async fn a_missing_table_is_reported_once() {
     let table = format!("table `{}` does not exist", store.table());
     assert!(message.contains(&table) && message.contains("create it"), "{message}");
     assert_eq!(message.matches("create it").count(), 1, "{message}");
+    let place = format!("region (us-east-1, {})", store.endpoint());
+    assert!(message.contains(&place), "{message}");
+}
+
+#[tokio::test]
+async fn a_table_that_a_transaction_does_not_find_is_reported_with_its_place() {
+    let store = Store::without_table(TableSchema::default()).await;
+    let idempotency = store.idempotency();
+    let order = idempotency.operation("orders").key("k");
+    let build = async || Ok::<_, std::io::Error>(Transaction::new(1));
+    let error = order.run_transaction(build).await.unwrap_err().to_string();
+    let place = format!("region (us-east-1, {})", store.endpoint());
+    assert!(error.contains(store.table()) && error.contains(&place), "{error}");
 }
 
 #[tokio::test]

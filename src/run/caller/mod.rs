@@ -18,7 +18,7 @@ use crate::policy::FirstRequest;
 use crate::protocol::{
     Acquisition, CallResult, Command, Goal, Grant, MIN_LIMIT, Next, Reason, State, Window,
 };
-use crate::run::call::{CallContext, End};
+use crate::run::call::{CallContext, End, Replay};
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
 use crate::run::errors::{abandoned, in_progress, mismatch, too_late};
@@ -145,8 +145,8 @@ impl<'a> Caller<'a> {
             let execution = Execution::unprotected(self.core, self.call.clone())?;
             return Ok(Progress::Acquired(execution));
         }
-        if let Some(answer) = self.call.cached(self.core) {
-            return Err(End::Replayed(answer));
+        if let Some(replay) = self.call.cached(self.core) {
+            return Err(End::Replayed(replay));
         }
         self.send().await
     }
@@ -236,13 +236,13 @@ impl<'a> Caller<'a> {
     }
 
     /// The answer in the record that was seen last.
-    async fn replay(&mut self) -> Result<Answer, Error> {
+    async fn replay(&mut self) -> Result<Replay, Error> {
         let Some(Record { header, answer: Some(stored), .. }) = self.session.last.take() else {
             return Err(self.session.take_error());
         };
         let answer = self.read_answer(stored).await?;
         self.session.cache(header.expires_at, answer.clone());
-        Ok(answer)
+        Ok(Replay { answer, expires_at: header.expires_at })
     }
 
     /// The end of a call that has run nothing and written nothing. `reason` says why.
@@ -250,15 +250,18 @@ impl<'a> Caller<'a> {
         let error = match reason {
             Reason::Free | Reason::ItemsRejected => return Ok(Progress::NothingWritten),
             Reason::Failed => {
-                let failure = match self.session.last.take().and_then(|record| record.answer) {
-                    None => None,
-                    // Even if the failure cannot be read, nothing runs.
-                    Some(stored) => self.read_answer(stored).await?.available(),
+                let Some(Record { header, answer: Some(stored), .. }) = self.session.last.take()
+                else {
+                    return Err(End::FailureReplayed(None));
                 };
-                return Err(End::FailureReplayed(failure));
+                // Even if the failure cannot be read, nothing runs.
+                let failure = self.read_answer(stored).await?.available();
+                let expires_at = header.expires_at;
+                let replay = failure.map(|answer| Replay { answer, expires_at });
+                return Err(End::FailureReplayed(replay));
             }
             Reason::InProgress { lease_left } => in_progress(lease_left),
-            Reason::Mismatch => mismatch(),
+            Reason::Mismatch => mismatch(self.session.last.as_ref().map(|record| &record.header)),
             Reason::Abandoned => abandoned(),
             Reason::DeadlineOver => too_late(),
             Reason::TimedOut => {

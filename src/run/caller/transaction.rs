@@ -16,8 +16,8 @@ impl Caller<'_> {
         answer: Answer,
         mut items: Vec<TransactWriteItem>,
     ) -> Result<Progress, End> {
-        if let Some(answer) = self.call.cached(self.core) {
-            return Err(End::Replayed(answer));
+        if let Some(replay) = self.call.cached(self.core) {
+            return Err(End::Replayed(replay));
         }
         let (stored, record_bytes) = match self.place(answer).await {
             Ok(placed) => placed,

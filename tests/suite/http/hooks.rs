@@ -1,6 +1,10 @@
 //! What users put between a request, its record and its replay.
 
+use std::time::UNIX_EPOCH;
+
 use bytes::Bytes;
+use dynamodb_idempotency::http::{Http, StoredUntil};
+use dynamodb_idempotency::policy::Failure;
 use http::{HeaderValue, Response};
 
 use super::message::{assert_same, is_replay, post, problem, values, with};
@@ -34,6 +38,39 @@ async fn a_replay_is_changed_before_it_goes_out_and_the_record_is_not() {
         assert_eq!(site.item("k").await, before);
         problem(&api.send(post("k", "[]")).await, 422, "Mismatch");
         assert_eq!((asked.count(), site.runs.count()), (2, 1));
+    })
+    .await;
+}
+
+/// Also an answer of the local cache, and a failure that is kept.
+#[tokio::test]
+async fn a_replay_says_when_its_answer_expires() {
+    everywhere(async |site| {
+        let cached = site.store.builder(&site.link).local_cache(1 << 20).build().unwrap();
+        let kept = |http: Http| http.policy(|policy| policy.failure(Failure::Replay));
+        for (key, status, http) in [
+            ("stored", 201, site.http()),
+            ("cached", 201, cached.http(site.scope())),
+            ("kept", 500, kept(site.http())),
+        ] {
+            let http = http.on_replay(|mut response: Response<Bytes>| {
+                let StoredUntil(end) = *response.extensions().get().expect("a replay says it");
+                let seconds = end.duration_since(UNIX_EPOCH).unwrap().as_secs();
+                response.headers_mut().insert("x-until", seconds.into());
+                response
+            });
+            let answer = move |_| {
+                let response = Response::builder().status(status);
+                response.body(Bytes::from_static(b"{}")).expect("a response")
+            };
+            let api = site.answering(http, answer).await;
+            assert!(!is_replay(&api.send(post(key, "{}")).await));
+            let repeat = api.send(post(key, "{}")).await;
+            assert!(is_replay(&repeat), "{key}");
+            let until = repeat.headers()["x-until"].to_str().unwrap();
+            let item = site.item(key).await.unwrap();
+            assert_eq!(item["expires_at"].as_n().unwrap(), until, "{key}");
+        }
     })
     .await;
 }

@@ -185,7 +185,8 @@ async fn an_unreachable_endpoint_is_an_error() {
     for command in COMMANDS {
         let target = ["--endpoint-url", "http://127.0.0.1:9", "--table", "table"];
         let ended = run(&[&target[..], command].concat()).await;
-        assert!(ended.error(6).contains("could not be reached"), "{ended:?}");
+        let says = "could not be reached at http://127.0.0.1:9";
+        assert!(ended.error(6).contains(says), "{ended:?}");
     }
 }
 
