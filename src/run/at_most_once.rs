@@ -114,7 +114,8 @@ impl Execution {
     /// | [`LookUp::Unknown`] | [`OutcomeUnknown`](ErrorKind::OutcomeUnknown); the execution counts as [discarded](Self::discard), so the attempt does not count, and the next call asks again |
     /// | `Err` | [`RunError::Handler`], and the next attempt asks again |
     ///
-    /// An `Err` or a panic of `send` leaves the note, as a drop and a crash do. The limits, the errors and the cost
+    /// An `Err` or a panic of `send` leaves the note, as a drop and a crash do, and so does a note that is not
+    /// confirmed: an execution uses the name once. The limits, the errors and the cost
     /// are those of a [step](Self::step), with one more write for the note. Names do not contain `~sent~`.
     ///
     /// # Errors
@@ -162,8 +163,9 @@ impl Execution {
                 }
             }
         }
-        self.note(name).await?;
+        // Another note of this attempt would have another time, which a delayed copy of this one would replace.
         reserved.keep();
+        self.note(name).await?;
         self.may_start_or_halt(name).await?;
         let value = user_code::run_or_resume(send).await.map_err(RunError::Handler)?;
         self.stored(name, value).await

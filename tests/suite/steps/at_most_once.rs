@@ -143,8 +143,15 @@ async fn without_a_confirmed_note_nothing_is_sent() {
     let short = Duration::from_secs(1);
     let operation = operation.policy(|p| p.completion_timeout(short)).unwrap().key("k");
     let outcome = operation.run_with_outcome(async |execution| {
-        let send = async { Ok::<_, &str>(service.sent.add()) };
-        execution.step_at_most_once("refund", send, async |_| Ok(LookUp::Unknown)).await
+        let again = || async { Ok::<_, &str>(service.sent.add()) };
+        let first =
+            execution.step_at_most_once("refund", again(), async |_| Ok(LookUp::Unknown)).await;
+        // A second note of this attempt would have another time.
+        let second =
+            execution.step_at_most_once("refund", again(), async |_| Ok(LookUp::Unknown)).await;
+        let second = second.unwrap_err().into_handler().unwrap_err();
+        assert_eq!(second.kind(), ErrorKind::InvalidUse);
+        first
     });
     let error = outcome.await.unwrap_err().flatten().into_handler().unwrap_err();
     assert_eq!((error.kind(), error.step_ran()), (ErrorKind::Unavailable, false));
