@@ -338,6 +338,7 @@ mod tests {
         for (webhook, named) in [
             (Webhook::stripe(none), "Webhook::stripe"),
             (Webhook::stripe(["whsec_1", ""]), "Webhook::stripe"),
+            (Webhook::stripe(["whsec_"]), "Webhook::stripe"),
             (Webhook::github([""]), "Webhook::github"),
             (Webhook::standard(["whsec_"]), "Webhook::standard"),
             (Webhook::standard(["whsec_not base64"]), "Webhook::standard"),

@@ -33,6 +33,9 @@ pub(super) type Verified = Result<ValidTimes, &'static str>;
 /// Converts a secret, as the sender shows it, into the key.
 pub(super) type ReadSecret = fn(&str) -> Option<Vec<u8>>;
 
+/// What senders show before a secret.
+const PREFIXES: [&str; 2] = ["whsec_", "v1,whsec_"];
+
 /// A secret that is used as a key without decoding.
 pub(super) const TEXT: ReadSecret = |secret| Some(secret.as_bytes().to_vec());
 
@@ -68,17 +71,25 @@ impl Secrets {
 
 /// Returns the key of one secret. A line break at the end, as in a file, does not belong to the secret.
 /// Other white space around a secret is rejected, because it would silently make every delivery
-/// unsigned.
+/// unsigned, and so is a prefix alone, which anyone could guess.
 fn key(secret: &str, read: ReadSecret) -> Result<Vec<u8>, &'static str> {
     let secret = secret.trim_end_matches(['\r', '\n']);
-    if secret.trim().len() != secret.len() {
+    if secret.trim_matches(is_invisible).len() != secret.len() {
         return Err("a secret begins or ends with white space");
+    }
+    if PREFIXES.contains(&secret) {
+        return Err("a secret is empty after its prefix");
     }
     if secret.contains(char::is_control) {
         return Err("a secret contains a line break or another control character");
     }
     let key = read(secret).ok_or("a secret is not Base64")?;
     if key.is_empty() { Err("a secret is empty") } else { Ok(key) }
+}
+
+/// White space, and what looks like none: zero-width characters and the byte order mark.
+fn is_invisible(letter: char) -> bool {
+    letter.is_whitespace() || matches!(letter, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
 }
 
 fn sign(key: &[u8], message: &[&[u8]]) -> Option<Signature> {
@@ -393,7 +404,9 @@ pub(super) mod tests {
         {
             assert_eq!(key(shown, BASE64_TEXT).unwrap(), decoded, "{shown}");
         }
-        for secret in ["", "\n", " ", "\t\n", " a", "a ", "a \n", "\na", "a\u{a0}", "a\nb", "a\0"] {
+        let blank = ["", "\n", " ", "\t\n", " a", "a ", "a \n", "\na", "a\u{a0}", "a\nb", "a\0"];
+        let invisible = ["\u{feff}a", "a\u{feff}", "a\u{200b}", "\u{2060}", "whsec_", "v1,whsec_"];
+        for secret in blank.into_iter().chain(invisible) {
             for read in [TEXT, BASE64_TEXT] {
                 assert!(key(secret, read).is_err(), "{secret:?}");
             }
