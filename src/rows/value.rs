@@ -1,6 +1,8 @@
 //! The values of a row. Those that DynamoDB would reject are rejected here, with their place in the row.
 
+use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
+use std::hash::Hash;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::Serialize;
@@ -140,12 +142,12 @@ fn json_number(map: &Item) -> Option<String> {
     number.as_s().ok().cloned()
 }
 
-fn check_set<T: PartialEq>(set: &[T]) -> Result<(), Fault> {
+fn check_set<T: Eq + Hash>(set: &[T]) -> Result<(), Fault> {
     if set.is_empty() {
         return Err(Fault::new("is an empty set"));
     }
-    let is_repeated = |(index, element): (usize, &T)| set[..index].contains(element);
-    if set.iter().enumerate().any(is_repeated) {
+    let mut seen = HashSet::new();
+    if !set.iter().all(|element| seen.insert(element)) {
         return Err(Fault::new("is a set with an equal element twice"));
     }
     Ok(())
