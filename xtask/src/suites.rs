@@ -11,7 +11,7 @@ use crate::{
 /// How the SDK retries: `cargo test` runs the suite with its default.
 const NEW_RETRIES: &str = "AWS_NEW_RETRIES_2026";
 
-/// All tests but those of documentation, on DynamoDB Local. Returns `None` if it is not available, and why.
+/// All tests but those of documentation, on DynamoDB Local. The inner error is why it is not available.
 pub(crate) fn run_on_dynamodb_local(workspace: &Workspace) -> Result<Result<bool, String>> {
     let mut server = match dynamodb_local::available(&workspace.target)? {
         Ok(server) => server,
