@@ -16,6 +16,7 @@ mod faults;
 mod fleet;
 mod history;
 mod job;
+mod relay;
 mod report;
 mod run;
 mod server;

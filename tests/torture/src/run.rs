@@ -17,6 +17,7 @@ use crate::faults::Faults as Plan;
 use crate::fleet::Fleet;
 use crate::history::{Logs, gather};
 use crate::job;
+use crate::relay::Relay;
 use crate::server::Server;
 use crate::store::Store;
 use crate::worker::{key, newest_key};
@@ -55,12 +56,14 @@ async fn torture(options: RunOptions) -> Result<bool> {
     fs::create_dir_all(&folder)?;
     let store = Store::new(&options.endpoint);
     let log = options.folder.join("server.log");
-    let mut server = Server::new(options.server.clone(), log, store.clone());
+    let relay = Relay::new(&options.endpoint).await?;
+    let for_workers = relay.endpoint()?;
+    let mut server = Server::new(options.server.clone(), log, store.clone(), relay);
     server.wait_until_up().await?;
     store.create_tables().await?;
 
     let mut logs = Logs::new(folder.clone());
-    let (mut faults, newest) = strike(&options, &mut server, &mut logs).await?;
+    let (mut faults, newest) = strike(&options, for_workers, &mut server, &mut logs).await?;
     server.wait_until_up().await?;
     finish(&store, &folder, newest).await?;
     if let Some(how) = options.sabotage {
@@ -87,13 +90,14 @@ async fn torture(options: RunOptions) -> Result<bool> {
 /// time is over. Also returns the number of the newest key.
 async fn strike(
     options: &RunOptions,
+    endpoint: String,
     server: &mut Server,
     logs: &mut Logs,
 ) -> Result<(Faults, u64)> {
     let mut rng = Rng::with_seed(options.seed);
     let began = now();
     let folder = options.folder.join("logs");
-    let mut fleet = Fleet::new(options.endpoint.clone(), folder, began, rng.fork());
+    let mut fleet = Fleet::new(endpoint, folder, began, rng.fork());
     let start = Instant::now();
     let mut plan = Plan::new(rng, start);
     let mut faults = Faults::default();
@@ -111,7 +115,7 @@ async fn strike(
             faults.stops += u64::from(fleet.stop(place, now + length)?);
         }
         if let Some(away) = plan.server(now) {
-            faults.restarts += u64::from(server.kill(now + away));
+            faults.restarts += u64::from(server.kill(now + away).await?);
         }
         progress.show(now, &faults, logs, newest_key(began, crate::now()))?;
         sleep(TICK).await;

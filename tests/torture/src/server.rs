@@ -9,10 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::time::sleep;
 
 use crate::fleet::Process;
+use crate::relay::Relay;
 use crate::store::Store;
 
-/// The limit from the start to the first response. It usually takes 3 to 5 seconds.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// The limit for a response. From the start to the first one it usually takes 3 to 5 seconds.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -27,21 +28,36 @@ pub(crate) struct Server {
     command: Vec<String>,
     log: PathBuf,
     store: Store,
+    relay: Relay,
     state: State,
 }
 
 impl Server {
-    pub(crate) fn new(command: Vec<String>, log: PathBuf, store: Store) -> Self {
-        Self { command, log, store, state: State::Down { until: Instant::now() } }
+    /// `store` talks to the server directly, the workers through `relay`.
+    pub(crate) fn new(command: Vec<String>, log: PathBuf, store: Store, relay: Relay) -> Self {
+        Self { command, log, store, relay, state: State::Down { until: Instant::now() } }
     }
 
-    /// Kills the server if it is up.
-    pub(crate) fn kill(&mut self, until: Instant) -> bool {
+    /// Kills the server if it is up, once it has committed what it has confirmed.
+    pub(crate) async fn kill(&mut self, until: Instant) -> Result<bool> {
         let is_up = matches!(self.state, State::Up(_));
         if is_up {
+            self.relay.cut().await?;
+            self.wait_until_committed().await?;
             self.state = State::Down { until };
         }
-        is_up
+        Ok(is_up)
+    }
+
+    /// The server gives SQLite one job after another, so what it answers now comes after every commit
+    /// of a response that was sent.
+    async fn wait_until_committed(&self) -> Result<()> {
+        let start = Instant::now();
+        while !self.store.answers().await {
+            ensure!(start.elapsed() < RESPONSE_TIMEOUT, "the server does not respond");
+            sleep(PAUSE).await;
+        }
+        Ok(())
     }
 
     /// Makes progress with restarting the server.
@@ -60,9 +76,10 @@ impl Server {
                 if let Some(end) = process.end()? {
                     bail!("the server did not start ({end}): see {}", self.log.display());
                 }
-                ensure!(now - *since < START_TIMEOUT, "the server does not respond");
+                ensure!(now - *since < RESPONSE_TIMEOUT, "the server does not respond");
                 if self.store.answers().await {
                     self.rise();
+                    self.relay.open().await?;
                 }
             }
         }
