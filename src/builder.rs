@@ -294,7 +294,7 @@ impl Builder {
     /// // In a test of a handler that is not about idempotency.
     /// let off = sandbox.builder().disabled().build()?;
     /// for _ in 0..2 {
-    ///     let operation = off.operation("charge").key("order-42");
+    ///     let operation = off.operation("charge").key("order-42").payload(&1200);
     ///     let outcome = operation.run_with_outcome(async |_| Ok::<_, std::io::Error>(1200)).await?;
     ///     assert_eq!(outcome, Outcome::Unprotected(1200));
     /// }
@@ -330,7 +330,7 @@ impl Builder {
     /// ```
     /// # doc_examples::run(async |sandbox, _| {
     /// let cached = sandbox.builder().local_cache(1 << 20).build()?;
-    /// let charge = || cached.operation("charge").key("order-42");
+    /// let charge = || cached.operation("charge").key("order-42").payload(&1200);
     /// charge().run(async |_| Ok::<_, std::io::Error>("re_1".to_owned())).await?;
     ///
     /// // Not even DynamoDB is asked.

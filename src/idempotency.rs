@@ -18,6 +18,7 @@ use crate::run::core::Core;
 /// let receipt = idempotency
 ///     .operation("charge")
 ///     .key("order-42")
+///     .payload(&1200)
 ///     .run(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
 ///     .await?;
 /// # Ok(()) });

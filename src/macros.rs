@@ -57,7 +57,7 @@
 /// |---|---|
 /// | `scope = ..` | required: the name of the [operation](crate::Idempotency::operation) |
 /// | `key = ..` | required: the [key](crate::Operation::key), of any type that implements `Display` |
-/// | `payload = ..` | the [payload](crate::Call::payload), by reference |
+/// | `payload = ..` | the [payload](crate::KeyedOperation::payload), by reference; or `payload_bytes = ..`, `fingerprint = ..`, or [`no_payload`](crate::KeyedOperation::no_payload), which has no value |
 /// | `execution = name` | the name of the [`Execution`] in the body |
 /// | `idempotency = ..` | the [`Idempotency`], such as `self.idempotency`; default: the function's argument `idempotency` |
 /// | `policy = ..`, `segment = ..` | the [`Operation`]'s [policy](crate::Operation::policy) and [segment](crate::Operation::segment) |
@@ -75,6 +75,7 @@
 ///     #[idempotent(
 ///         scope = "book",
 ///         key = seat,
+///         no_payload,
 ///         idempotency = self.idempotency,
 ///         execution = execution,
 ///         policy = |policy| policy.failure(Failure::Retain { max_attempts: 3 }),
@@ -97,7 +98,7 @@
 /// ```compile_fail,E0277
 /// use dynamodb_idempotency::{Idempotency, idempotent};
 ///
-/// #[idempotent(scope = "charge", key = "order-42")]
+/// #[idempotent(scope = "charge", key = "order-42", no_payload)]
 /// async fn charge(idempotency: &Idempotency) -> Result<u32, std::io::Error> {
 ///     Ok(5)
 /// }

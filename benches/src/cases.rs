@@ -210,7 +210,7 @@ fn call(
         let operation = idempotency.operation("payments").key(KEY);
         let operation = match &payload {
             Some(payload) => operation.payload(payload),
-            None => operation,
+            None => operation.no_payload(),
         };
         let handler = async |_| Ok::<_, Infallible>(answer);
         let came_to = match operation.run_with_outcome(handler).await {

@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 ///
 /// let items = vec![TransactWriteItem::builder().build(); MAX_TRANSACTION_ITEMS + 1];
 /// let build = async || Ok::<_, std::io::Error>(Transaction::new(1).items(items));
-/// let ran = idempotency.operation("orders").key("42").run_transaction(build).await;
+/// let ran = idempotency.operation("orders").key("42").payload("a pen").run_transaction(build).await;
 /// let error = ran.unwrap_err().into_handler().unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::InvalidTransaction);
 /// assert_eq!(error.to_string(), "100 items are more than the 99 that fit");

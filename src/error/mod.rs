@@ -367,8 +367,9 @@ impl Error {
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
-    /// sandbox.record("charge", "order-42").pending(std::time::Duration::from_secs(30)).await?;
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let record = sandbox.record("charge", "order-42").payload(&1200);
+    /// record.pending(std::time::Duration::from_secs(30)).await?;
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// let error = ran.unwrap_err().into_handler().unwrap_err();
     /// // Another execution of the key is running: this call ran nothing.
@@ -389,8 +390,9 @@ impl Error {
     /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
-    /// sandbox.record("charge", "order-42").pending(Duration::from_secs(30)).await?; // it is running
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let record = sandbox.record("charge", "order-42").payload(&1200);
+    /// record.pending(Duration::from_secs(30)).await?; // it is running
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// let error = ran.unwrap_err().into_handler().unwrap_err();
     /// assert!(error.is_retryable() && !error.is_outcome_unknown());
@@ -453,7 +455,7 @@ impl Error {
     /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::ErrorKind;
     ///
-    /// let order = idempotency.operation("order").key("42");
+    /// let order = idempotency.operation("order").key("42").payload("a pen");
     /// order
     ///     .run(async |execution| {
     ///         let name = ""; // a step needs a name

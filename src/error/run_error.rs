@@ -89,7 +89,7 @@ impl<E> RunError<RunError<E>> {
     /// # async fn post(_: &str) -> Result<u32, std::io::Error> { Ok(7) }
     ///
     /// async fn charge(idempotency: &Idempotency) -> Result<u32, RunError<std::io::Error>> {
-    ///     let call = idempotency.operation("charge").key("order-42");
+    ///     let call = idempotency.operation("charge").key("order-42").payload(&1200);
     ///     let charged = call.run(async |execution| execution.step("post", post("order-42")).await);
     ///     charged.await.map_err(RunError::flatten)
     /// }
@@ -105,7 +105,7 @@ impl<E> RunError<RunError<E>> {
     /// type BoxError = Box<dyn std::error::Error + Send + Sync>;
     ///
     /// async fn charge(idempotency: &Idempotency) -> Result<u32, RunError<BoxError>> {
-    ///     let call = idempotency.operation("charge").key("order-42");
+    ///     let call = idempotency.operation("charge").key("order-42").payload(&1200);
     ///     call.run(async |execution| Ok(execution.step("post", post("order-42")).await?)).await
     /// }
     /// ```
@@ -129,7 +129,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> RunError<E> {
     /// use lambda_runtime::Error;
     ///
     /// async fn charge(idempotency: &Idempotency) -> Result<u32, Error> {
-    ///     let operation = idempotency.operation("charge").key("order-42");
+    ///     let operation = idempotency.operation("charge").key("order-42").payload(&1200);
     ///     operation.run(async |_| Ok::<_, Error>("1200".parse()?)).await.map_err(RunError::into_boxed)
     /// }
     /// ```

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, RunError, json_fault};
 use crate::fingerprint::Fingerprint;
 use crate::invocation::{MAX_RESPONSE_BYTES, check_concurrency};
 use crate::json_event::JsonEvent;
-use crate::operation::{Call, CallConfig};
+use crate::operation::{CallConfig, KeyedOperation};
 use crate::policy::Policy;
 use crate::run::execution::Execution;
 
@@ -162,7 +162,7 @@ where
             let most = &mut calls.policy.max_answer_bytes;
             *most = (*most).min(MAX_RESPONSE_BYTES);
             let deadline = calls.core().table.clock.deadline(context.deadline());
-            let call = Call::new(calls, key).fingerprint(fingerprint).ends(deadline);
+            let call = KeyedOperation::new(calls, key).fingerprint(fingerprint).ends(deadline);
             call.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
         })
     }

@@ -36,7 +36,7 @@ impl Fingerprint {
     /// ```
     /// use dynamodb_idempotency::Fingerprint;
     ///
-    /// // Without parts: the fingerprint of an operation without a payload.
+    /// // Without parts: the fingerprint of a call with `no_payload`.
     /// let fingerprint = Fingerprint::builder().finish();
     /// assert_ne!(fingerprint, Fingerprint::builder().bytes(b"").finish());
     /// ```
@@ -65,7 +65,7 @@ impl Fingerprint {
         Ok(Self::builder().json_text(&json::to_text(payload)?).finish())
     }
 
-    /// The fingerprint of an operation without a payload.
+    /// The fingerprint of a call without a payload.
     pub(crate) fn empty() -> Self {
         static EMPTY: LazyLock<Fingerprint> = LazyLock::new(|| Fingerprint::builder().finish());
         *EMPTY

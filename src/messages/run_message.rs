@@ -16,7 +16,7 @@ use crate::answer::AnswerRules;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
-use crate::operation::Call;
+use crate::operation::KeyedOperation;
 use crate::run::call::CallContext;
 use crate::run::execution::Execution;
 use crate::run::user_code;
@@ -109,8 +109,8 @@ where
             },
             Ok((message, Some(fingerprint))) => {
                 let key = message.key.clone().unwrap_or_default();
-                let call =
-                    Call::new(consumer.calls.clone(), key).fingerprint(fingerprint).ends(deadline);
+                let call = KeyedOperation::new(consumer.calls.clone(), key);
+                let call = call.fingerprint(fingerprint).ends(deadline);
                 let clock = &consumer.calls.core().table.clock;
                 let run = call.run(async |execution| {
                     // Another owner may have run until now, or DynamoDB may have been slow.

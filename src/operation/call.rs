@@ -28,10 +28,8 @@ use crate::run::execution::Execution;
 use crate::run::hook::{Abandoned, Reconciled};
 use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 
-/// A call of an operation, before it runs. [`Operation::key`](crate::Operation::key) creates it.
-///
-/// Set the request's [`payload`](Self::payload). Without it, a different request with the same key gets the
-/// answer to the first request instead of an error.
+/// A call of an operation, before it runs. [`KeyedOperation::payload`](crate::KeyedOperation::payload) and
+/// [`no_payload`](crate::KeyedOperation::no_payload) create it.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -61,15 +59,12 @@ pub struct Call<Hook = Unset, Errors = Unset> {
 }
 
 impl Call {
-    pub(crate) fn new(config: CallConfig, key: String) -> Self {
-        Self {
-            config,
-            key,
-            fingerprint: Ok(Fingerprint::empty()),
-            deadline: None,
-            hook: Unset,
-            errors: PhantomData,
-        }
+    pub(super) fn new(
+        config: CallConfig,
+        key: String,
+        fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
+    ) -> Self {
+        Self { config, key, fingerprint, deadline: None, hook: Unset, errors: PhantomData }
     }
 }
 
@@ -84,7 +79,7 @@ impl<Hook> Call<Hook> {
     ///
     /// ```compile_fail,E0308
     /// # doc_examples::run(async |_, idempotency| {
-    /// let call = idempotency.operation("charge").key("order-42").replay_errors::<String>();
+    /// let call = idempotency.operation("charge").key("order-42").payload(&1200).replay_errors::<String>();
     /// call.run(async |_| Ok::<_, std::io::Error>(1200)).await?;
     /// # Ok(()) });
     /// ```
@@ -99,6 +94,7 @@ impl<Hook> Call<Hook> {
     /// let paid = idempotency
     ///     .operation("charge")
     ///     .key("order-42")
+    ///     .payload(&1200)
     ///     .replay_errors::<Declined>()
     ///     .run(async |_| Err::<(), _>(Declined { code: "stolen_card".to_owned() }))
     ///     .await;
@@ -113,7 +109,7 @@ impl<Hook> Call<Hook> {
     /// # async fn post() -> Result<u32, String> { Ok(7) }
     ///
     /// async fn pay(idempotency: &Idempotency) -> Result<u32, RunError<String>> {
-    ///     let call = idempotency.operation("charge").key("order-42").replay_errors::<String>();
+    ///     let call = idempotency.operation("charge").key("order-42").payload(&1200).replay_errors::<String>();
     ///     call.run(async |_| Ok::<_, String>(post().await? + 1)).await
     /// }
     /// ```
@@ -142,6 +138,7 @@ impl<Errors> Call<Unset, Errors> {
     ///     idempotency
     ///         .operation("charge")
     ///         .key("order-42")
+    ///         .payload(&1200)
     ///         .reconcile(|abandoned: Abandoned| async move {
     ///             let key = abandoned.derive_key("charge").uuid();
     ///             Ok::<_, std::io::Error>(match find_charge(key).await? {
@@ -170,7 +167,7 @@ impl<Errors> Call<Unset, Errors> {
     /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::{Abandoned, Reconciled};
     ///
-    /// let call = idempotency.operation("charge").key("order-42").reconcile(
+    /// let call = idempotency.operation("charge").key("order-42").payload(&1200).reconcile(
     ///     async |_: Abandoned| Ok::<_, std::io::Error>(Reconciled::Completed("a receipt")),
     /// );
     /// call.run(async |_| Ok::<u32, std::io::Error>(1200)).await?;
@@ -190,48 +187,6 @@ impl<Errors> Call<Unset, Errors> {
 }
 
 impl<Hook, Errors> Call<Hook, Errors> {
-    /// Sets the payload. A repeat must have the same payload. Payloads are compared by their JSON values.
-    ///
-    /// The order of a map's members does not matter, but the order of a sequence does. Do not include a
-    /// `HashSet`: its order changes with every process. A payload that JSON cannot represent, such as one with an
-    /// infinite number or a NaN, is [`InvalidInput`](crate::ErrorKind::InvalidInput), and nothing runs.
-    ///
-    /// ```
-    /// # doc_examples::run(async |_, idempotency| {
-    /// let call = idempotency.operation("charge").key("order-42").payload(&("order-42", 1200));
-    /// # Ok(()) });
-    /// ```
-    pub fn payload<P: Serialize + ?Sized>(mut self, payload: &P) -> Self {
-        self.fingerprint = Fingerprint::by_value(payload).map_err(Arc::new);
-        self
-    }
-
-    /// Sets the payload as bytes, which are compared unchanged.
-    ///
-    /// ```
-    /// # doc_examples::run(async |_, idempotency| {
-    /// let call = idempotency.operation("charge").key("order-42").payload_bytes(b"order-42:1200");
-    /// # Ok(()) });
-    /// ```
-    pub fn payload_bytes(self, payload: &[u8]) -> Self {
-        self.fingerprint(Fingerprint::builder().bytes(payload).finish())
-    }
-
-    /// Sets a fingerprint that you built from chosen parts of the request.
-    ///
-    /// ```
-    /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
-    /// use dynamodb_idempotency::Fingerprint;
-    ///
-    /// let fingerprint = Fingerprint::builder().bytes(b"eur").json(b"1200").finish();
-    /// let call = idempotency.operation("charge").key("order-42").fingerprint(fingerprint);
-    /// # }
-    /// ```
-    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
-        self.fingerprint = Ok(fingerprint);
-        self
-    }
-
     /// Sets the time at which the call must end.
     ///
     /// In Lambda this is the deadline of the **current** invocation's `Context`. It limits
@@ -250,6 +205,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     ///     let rows = idempotency
     ///         .operation("import")
     ///         .key(&event.payload)
+    ///         .no_payload()
     ///         .deadline(event.context.deadline())
     ///         .run(async |_| Ok::<_, std::io::Error>(3))
     ///         .await?;
@@ -282,6 +238,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// let receipt: String = idempotency
     ///     .operation("charge")
     ///     .key("order-42")
+    ///     .payload(&1200)
     ///     .run(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
     ///     .await?;
     /// # Ok(()) });
@@ -308,6 +265,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// let outcome = idempotency
     ///     .operation("charge")
     ///     .key("order-42")
+    ///     .payload(&1200)
     ///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
     ///     .await?;
     /// println!("a replay: {}", outcome.is_replayed());
@@ -433,7 +391,7 @@ mod tests {
     #[test]
     fn a_call_is_shown_without_its_key() {
         let idempotency = idempotency();
-        let shown = format!("{:?}", idempotency.operation("charge").key("canary"));
+        let shown = format!("{:?}", idempotency.operation("charge").key("canary").no_payload());
         assert!(shown.contains("charge") && !shown.contains("canary"), "{shown}");
     }
 
@@ -442,7 +400,7 @@ mod tests {
     #[test]
     fn the_future_of_a_call_is_small() {
         let idempotency = idempotency();
-        let call = idempotency.operation("o").key("k");
+        let call = idempotency.operation("o").key("k").no_payload();
         let future = call.run(async |_| Ok::<_, Error>(1_u8));
         let bytes = std::mem::size_of_val(&future);
         assert!(bytes <= 8192, "{bytes} bytes");

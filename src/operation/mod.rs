@@ -3,12 +3,14 @@
 mod answer;
 mod call;
 mod config;
+mod keyed;
 mod outcome;
 mod transaction;
 mod typed;
 
 pub use self::call::Call;
 pub(crate) use self::config::CallConfig;
+pub use self::keyed::KeyedOperation;
 pub use self::outcome::Outcome;
 pub use self::typed::Unset;
 use crate::error::Error;
@@ -18,8 +20,8 @@ use crate::store::key::Scope;
 
 /// The scope and policy of an operation. [`Idempotency::operation`] creates it.
 ///
-/// Create it once and clone it, or create it for each call. Its [`key`](Self::key) creates a
-/// [`Call`], and only a `Call` runs:
+/// Create it once and clone it, or create it for each call. With a [`key`](Self::key) and a
+/// [payload](KeyedOperation::payload) it becomes a [`Call`], and only a `Call` runs:
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -47,7 +49,8 @@ pub struct Operation {
 }
 
 impl Idempotency {
-    /// Starts an operation under `scope`. Its [`key`](Operation::key) makes a [`Call`], which you run.
+    /// Starts an operation under `scope`. With a [`key`](Operation::key) and a
+    /// [payload](KeyedOperation::payload) it becomes a [`Call`], which you run.
     ///
     /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
     /// share no record, whatever their keys.
@@ -56,8 +59,8 @@ impl Idempotency {
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {
     /// use dynamodb_idempotency::Scope;
     ///
-    /// let charge = idempotency.operation("charge").key("order-42");
-    /// let other = idempotency.operation(Scope::new("charge").segment("v2")).key("order-42");
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
+    /// let other = idempotency.operation(Scope::new("charge").segment("v2")).key("order-42").payload(&1200);
     /// # }
     /// ```
     pub fn operation(&self, scope: impl Into<Scope>) -> Operation {
@@ -73,11 +76,11 @@ impl Operation {
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
     /// let charge = idempotency.operation("charge");
-    /// let call = charge.key("order-42");
+    /// let call = charge.key("order-42").payload(&1200);
     /// # Ok(()) });
     /// ```
-    pub fn key(&self, key: impl Into<String>) -> Call {
-        Call::new(self.config.clone(), key.into())
+    pub fn key(&self, key: impl Into<String>) -> KeyedOperation {
+        KeyedOperation::new(self.config.clone(), key.into())
     }
 
     /// Adds a segment to the scope, such as a version or a region. For a customer, use
@@ -85,7 +88,7 @@ impl Operation {
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
-    /// let operation = idempotency.operation("charge").segment("v2").key("order-42");
+    /// let operation = idempotency.operation("charge").segment("v2").key("order-42").payload(&1200);
     /// # Ok(()) });
     /// ```
     pub fn segment(mut self, segment: &str) -> Self {

@@ -9,6 +9,7 @@
 /// let outcome = idempotency
 ///     .operation("charge")
 ///     .key("order-42")
+///     .payload(&1200)
 ///     .run_with_outcome(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
 ///     .await?;
 /// match &outcome {

@@ -43,6 +43,7 @@ impl<Errors> Call<Unset, Errors> {
     ///     idempotency
     ///         .operation("transfers")
     ///         .key("order-42")
+    ///         .payload(&20)
     ///         .run_transaction(async || {
     ///             Ok(Transaction::new("transferred".to_owned())
     ///                 .items([debit, credit])
@@ -82,6 +83,7 @@ impl<Errors> Call<Unset, Errors> {
     /// let outcome = idempotency
     ///     .operation("transfers")
     ///     .key("order-42")
+    ///     .payload(&20)
     ///     .run_transaction_with_outcome(async || {
     ///         Ok::<_, std::io::Error>(Transaction::new("transferred".to_owned())) // .items(..)
     ///     })

@@ -15,7 +15,7 @@ use crate::run::hook::{Abandoned, HookResult, Reconciled};
 ///
 /// // The same type as `Call<Unset, Unset>`.
 /// fn charge(idempotency: &Idempotency) -> Call {
-///     idempotency.operation("charge").key("order-42")
+///     idempotency.operation("charge").key("order-42").payload(&1200)
 /// }
 ///
 /// fn charge_once(idempotency: &Idempotency) -> Call<Unset, String> {

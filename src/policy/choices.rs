@@ -109,7 +109,7 @@ pub use crate::protocol::policy::Completed;
 /// let first = FirstRequest::ConsistentRead;
 /// let hooks = idempotency.operation("hook").policy(|policy| policy.first_request(first))?;
 /// for expected in ["first", "first"] {
-///     let call = hooks.key("event-7");
+///     let call = hooks.key("event-7").no_payload();
 ///     let answer = call.run(async |_| Ok::<_, std::io::Error>("first".to_owned())).await?;
 ///     assert_eq!(answer, expected);
 /// }

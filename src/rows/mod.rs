@@ -17,7 +17,7 @@
 //!
 //! let orders = Table::new(sandbox.table(), "pk"); // a table of yours, and its partition key
 //! let order = Order { pk: "order-42".to_owned(), cents: 1200 };
-//! let run = idempotency.operation("order").key("42").run(async |execution| {
+//! let run = idempotency.operation("order").key("42").payload(&order).run(async |execution| {
 //!     execution.commit("accepted", [orders.put_new(&order)?]).await?; // the row and the answer, once
 //!     Ok::<_, dynamodb_idempotency::Error>("accepted".to_owned())
 //! });

@@ -98,7 +98,7 @@ impl Execution {
     ///
     /// let retain = Failure::Retain { max_attempts: 3 };
     /// let charge = idempotency.operation("charge").policy(|policy| policy.failure(retain))?;
-    /// let call = charge.key("order-42");
+    /// let call = charge.key("order-42").payload(&1200);
     /// let first = call.clone().run(async |_| Err::<u32, _>(std::io::Error::other("declined"))).await;
     /// assert!(first.is_err());
     /// let attempt = call.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
@@ -114,7 +114,7 @@ impl Execution {
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
-    /// let operation = idempotency.operation("charge").key("order-42");
+    /// let operation = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let owner = operation
     ///     .run(async |execution| Ok::<_, std::io::Error>(execution.owner().to_owned()))
     ///     .await?;
@@ -145,6 +145,7 @@ impl Execution {
     ///     .operation("charge")
     ///     .policy(|policy| policy.lease(Lease::Fixed(Duration::from_secs(60))))?
     ///     .key("order-42")
+    ///     .payload(&1200)
     ///     .run(async |execution| Ok::<_, std::io::Error>(execution.lease_remaining()))
     ///     .await?;
     /// assert!(left > Duration::from_secs(30) && left <= Duration::from_secs(60));
@@ -184,11 +185,12 @@ impl Execution {
     /// use dynamodb_idempotency::policy::LeaseExpired;
     /// use dynamodb_idempotency::ErrorKind;
     ///
-    /// let record = sandbox.record("charge", "order-42");
+    /// let record = sandbox.record("charge", "order-42").payload(&1200);
     /// let ran = idempotency
     ///     .operation("charge")
     ///     .policy(|policy| policy.lease_expired(LeaseExpired::Continue))?
     ///     .key("order-42")
+    ///     .payload(&1200)
     ///     .run(async |execution| {
     ///         record.pending(Duration::from_secs(30)).await?; // another call has the key now
     ///         let step = execution.step("charge", async { Ok::<_, std::io::Error>(()) }).await;
@@ -210,7 +212,7 @@ impl Execution {
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
-    /// let operation = idempotency.operation("charge").key("order-42");
+    /// let operation = idempotency.operation("charge").key("order-42").payload(&1200);
     /// operation
     ///     .run(async |execution| {
     ///         assert!(execution.is_protected());
@@ -230,7 +232,7 @@ impl Execution {
     ///
     /// ```
     /// # doc_examples::run(async |_, idempotency| {
-    /// let cancel = idempotency.operation("cancel").key("order-42");
+    /// let cancel = idempotency.operation("cancel").key("order-42").no_payload();
     /// cancel
     ///     .run(async |execution| {
     ///         let refund = execution.derive_key("refund").uuid();
@@ -261,6 +263,7 @@ impl Execution {
     /// let outcome = idempotency
     ///     .operation("charge")
     ///     .key("order-42")
+    ///     .payload(&1200)
     ///     .run_with_outcome(async |execution| {
     ///         execution.discard();
     ///         Ok::<_, std::io::Error>("the amount is negative".to_owned())

@@ -17,7 +17,7 @@
 //!         Ok::<_, std::io::Error>("re_1".to_owned())
 //!     };
 //!     let answer = world.call(async |process| {
-//!         let operation = process.idempotency().operation("refund").key("order-42");
+//!         let operation = process.idempotency().operation("refund").key("order-42").no_payload();
 //!         let handler = async |execution: dynamodb_idempotency::Execution| {
 //!             let key = execution.derive_key("refund").uuid();
 //!             execution.step("refund", bank(key)).await
@@ -101,7 +101,7 @@ use crate::testing::transport::TABLE;
 ///
 /// let sandbox = Sandbox::start().await?;
 /// let idempotency = sandbox.idempotency();
-/// let charge = idempotency.operation("charge").key("order-42");
+/// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
 /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>(1200)).await?, 1200);
 /// # Ok(()) });
 /// ```
@@ -177,9 +177,9 @@ impl Sandbox {
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, _| {
-    /// sandbox.record("charge", "order-42").completed("re_1").await?;
+    /// sandbox.record("charge", "order-42").payload(&1200).completed("re_1").await?;
     /// let idempotency = sandbox.idempotency();
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let answer = charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?;
     /// assert_eq!(answer, "re_1");
     /// # Ok(()) });
@@ -198,8 +198,8 @@ impl Sandbox {
     ///
     /// let idempotency =
     ///     sandbox.builder().policy(|policy| policy.takeover(Takeover::Reject)).build()?;
-    /// sandbox.record("charge", "order-42").abandoned().await?;
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// sandbox.record("charge", "order-42").payload(&1200).abandoned().await?;
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::Abandoned);
     /// # Ok(()) });
@@ -240,9 +240,9 @@ impl Sandbox {
     /// # doc_examples::run(async |sandbox, idempotency| {
     /// use std::time::Duration;
     ///
-    /// sandbox.record("payments", "order-42").pending(Duration::from_secs(30)).await?;
+    /// sandbox.record("payments", "order-42").payload(&1200).pending(Duration::from_secs(30)).await?;
     /// sandbox.clock().advance(Duration::from_secs(60)); // beyond the lease
-    /// let charge = idempotency.operation("payments").key("order-42");
+    /// let charge = idempotency.operation("payments").key("order-42").payload(&1200);
     /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
     /// assert_eq!(attempt, 2);
     /// # Ok(()) });

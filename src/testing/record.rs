@@ -26,8 +26,8 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 ///
 /// Its methods write the record like another caller, with an owner that no call has. An existing record keeps
 /// its fingerprint, attempt and start. A new record belongs to the request that [`payload`](Self::payload),
-/// `request` (feature `http`) or [`fingerprint`](Self::fingerprint) sets, and otherwise to a request without
-/// a payload.
+/// `request` (feature `http`) or [`fingerprint`](Self::fingerprint) sets, and otherwise to a call with
+/// [`no_payload`](crate::KeyedOperation::no_payload).
 ///
 /// The key is written verbatim, so this type does not work with
 /// [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
@@ -58,7 +58,7 @@ impl<'a> SandboxRecord<'a> {
         Self { sandbox, scope, key, fingerprint: Ok(None) }
     }
 
-    /// Sets the request by its payload, like [`Call::payload`](crate::Call::payload).
+    /// Sets the request by its payload, like [`KeyedOperation::payload`](crate::KeyedOperation::payload).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -125,8 +125,8 @@ impl<'a> SandboxRecord<'a> {
     ///
     /// use dynamodb_idempotency::ErrorKind;
     ///
-    /// sandbox.record("charge", "order-42").pending(Duration::from_secs(30)).await?;
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// sandbox.record("charge", "order-42").payload(&1200).pending(Duration::from_secs(30)).await?;
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let ran = charge.run(async |_| Ok::<_, std::io::Error>(())).await;
     /// let error = ran.unwrap_err().into_handler().unwrap_err();
     /// assert!(matches!(error.kind(), ErrorKind::InProgress { .. }));
@@ -146,8 +146,8 @@ impl<'a> SandboxRecord<'a> {
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
-    /// sandbox.record("charge", "order-42").abandoned().await?;
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// sandbox.record("charge", "order-42").payload(&1200).abandoned().await?;
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let attempt = charge.run(async |execution| Ok::<_, std::io::Error>(execution.attempt())).await?;
     /// assert_eq!(attempt, 2);
     /// # Ok(()) });
@@ -168,8 +168,8 @@ impl<'a> SandboxRecord<'a> {
     /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::{AnswerCodec, CodecError};
     ///
-    /// sandbox.record("charge", "order-42").completed("re_1").await?;
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// sandbox.record("charge", "order-42").payload(&1200).completed("re_1").await?;
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// let never = async |_| Ok::<_, std::io::Error>("re_2".to_owned());
     /// assert_eq!(charge.run(never).await?, "re_1");
     ///
@@ -182,7 +182,7 @@ impl<'a> SandboxRecord<'a> {
     ///     // …
     /// }
     /// let coded = sandbox.builder().answer_codec(Reversed).reject_plain_answers().build()?;
-    /// let charge = || coded.operation("charge").key("order-43");
+    /// let charge = || coded.operation("charge").key("order-43").payload(&1200);
     /// charge().run(async |_| Ok::<_, std::io::Error>("re_3".to_owned())).await?;
     /// assert_eq!(charge().run(never).await?, "re_3");
     /// # Ok(()) });
@@ -205,10 +205,10 @@ impl<'a> SandboxRecord<'a> {
     /// use dynamodb_idempotency::policy::Failure;
     /// use dynamodb_idempotency::ErrorKind;
     ///
-    /// sandbox.record("charge", "order-42").failed().await?;
+    /// sandbox.record("charge", "order-42").payload(&1200).failed().await?;
     /// let charge = idempotency.operation("charge");
     /// let charge = charge.policy(|policy| policy.failure(Failure::Replay))?;
-    /// let ran = charge.key("order-42").run(async |_| Ok::<_, std::io::Error>(())).await;
+    /// let ran = charge.key("order-42").payload(&1200).run(async |_| Ok::<_, std::io::Error>(())).await;
     /// assert_eq!(ran.unwrap_err().idempotency().unwrap().kind(), ErrorKind::Failed);
     /// # Ok(()) });
     /// ```
@@ -225,10 +225,10 @@ impl<'a> SandboxRecord<'a> {
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
-    /// let record = sandbox.record("charge", "order-42");
+    /// let record = sandbox.record("charge", "order-42").payload(&1200);
     /// record.completed("re_1").await?;
     /// record.expired().await?;
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// assert_eq!(charge.run(async |_| Ok::<_, std::io::Error>("re_2".to_owned())).await?, "re_2");
     /// # Ok(()) });
     /// ```
@@ -253,7 +253,7 @@ impl<'a> SandboxRecord<'a> {
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
-    /// let charge = idempotency.operation("charge").key("order-42");
+    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
     /// charge.run(async |_| Ok::<_, std::io::Error>(())).await?;
     /// let stored = sandbox.record("charge", "order-42").read().await?.expect("a record");
     /// assert_eq!(stored.status(), "COMPLETED");

@@ -17,7 +17,8 @@ async fn run(idempotency: &Idempotency, runs: &Runs) -> Result<String, RunError<
         .operation("charge")
         .policy(|p| p.compression(Compression::Off))
         .unwrap()
-        .key("k");
+        .key("k")
+        .no_payload();
     operation
         .run(async |_| {
             runs.add();

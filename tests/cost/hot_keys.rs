@@ -25,10 +25,11 @@ async fn a_storm_on_a_running_key_is_one_request_and_one_unit_a_caller() {
     let (owner, gate) = (store.idempotency(), Gate::default());
     let processes = store.builder(&link).build().unwrap();
     link.wire.measure();
-    let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let running = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
     let (first, ()) = tokio::join!(running, async {
         gate.reached().await;
-        let callers = (0..100).map(|_| charge(processes.operation("charge").key("k"), &runs));
+        let callers =
+            (0..100).map(|_| charge(processes.operation("charge").key("k").no_payload(), &runs));
         assert!(join_all(callers).await.into_iter().all(is_in_progress));
         gate.open();
     });
@@ -43,7 +44,7 @@ async fn a_storm_that_waits_is_a_write_and_its_looks_a_caller() {
     let (owner, gate) = (store.idempotency(), Gate::default());
     let processes = store.builder(&link).build().unwrap();
     link.wire.measure();
-    let running = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let running = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
     let (first, waited) = tokio::join!(running, async {
         gate.reached().await;
         // Some caller's second look is answered, and so has left, when the gate opens.
@@ -53,7 +54,10 @@ async fn a_storm_that_waits_is_a_write_and_its_looks_a_caller() {
         }
         link.wire.next("GetItem", crate::support::Act::HoldResponse(second.clone()));
         let callers = (0..CALLERS).map(|_| {
-            charge(processes.operation("charge").policy(waiting).unwrap().key("k"), &runs)
+            charge(
+                processes.operation("charge").policy(waiting).unwrap().key("k").no_payload(),
+                &runs,
+            )
         });
         let (waited, ()) = tokio::join!(join_all(callers), async {
             second.reached().await;

@@ -42,7 +42,8 @@ async fn run_for(idempotency: &Idempotency, runs: &Runs, length: usize) -> Ran {
         .operation("charge")
         .policy(|p| p.compression(Compression::Off))
         .unwrap()
-        .key("k");
+        .key("k")
+        .no_payload();
     operation.run_with_outcome(async |_| Ok(answer(runs.add(), length))).await
 }
 
@@ -95,7 +96,8 @@ async fn a_scope_without_room_for_parts_keeps_answers_in_records() {
     let scope = "s".repeat(2000);
     for (length, is_stored) in [(20 * KIB, true), (700 * KIB, false)] {
         let run = async || {
-            let operation = idempotency.operation(scope.as_str()).key(length.to_string());
+            let operation =
+                idempotency.operation(scope.as_str()).key(length.to_string()).no_payload();
             operation.run(async |_| Ok::<_, Infallible>(answer(runs.add(), length))).await
         };
         let first = run().await.unwrap();
@@ -208,6 +210,7 @@ async fn committed(
         .policy(|policy| policy.first_request(acquire))
         .unwrap()
         .key("k")
+        .no_payload()
         .run_with_outcome(async |execution| {
             execution.commit(&answer(1, length), [count(store.table(), "effect")]).await?;
             Ok::<_, Error>(answer(1, length))
@@ -226,7 +229,8 @@ async fn transacted(
         .operation("pay")
         .policy(|policy| policy.first_request(acquire))
         .unwrap()
-        .key("k");
+        .key("k")
+        .no_payload();
     let outcome = operation.run_transaction_with_outcome(async || {
         let transaction = Transaction::new(answer(1, length));
         Ok::<_, Infallible>(transaction.items([count(store.table(), "effect")]))
@@ -278,7 +282,7 @@ async fn a_committed_answer_that_fits_no_record_is_an_error_before_anything_is_w
     };
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
-    let done = idempotency.operation("charge").key("k").run(async |execution| {
+    let done = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
         link.wire.forget();
         let large = answer(1, TOO_LARGE);
         let large = execution.commit(&large, [count(store.table(), "effect")]).await;
@@ -302,7 +306,7 @@ async fn a_hooks_answer_and_a_failure_may_be_large() {
     store.put(raw::abandoned("charge#k")).await;
     let found = answer(7, LENGTH);
     for expected in [Outcome::Reconciled(found.clone()), Outcome::Replayed(found.clone())] {
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let operation = operation
             .reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed(found.clone())));
         let outcome =
@@ -310,7 +314,8 @@ async fn a_hooks_answer_and_a_failure_may_be_large() {
         assert!(outcome.unwrap() == expected);
     }
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("failed").replay_errors::<String>();
+        let operation =
+            idempotency.operation("charge").key("failed").no_payload().replay_errors::<String>();
         let failed = operation.run(async |_| {
             runs.add();
             Err::<(), _>("the reason ".repeat(100 * KIB))

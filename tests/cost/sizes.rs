@@ -126,7 +126,7 @@ async fn a_functions_answer_of_any_size_comes_back() {
         let answer: String = noise.into_iter().map(|byte| char::from(b' ' + byte % 95)).collect();
         let runs = Runs::default();
         for is_replay in [false, true] {
-            let operation = idempotency.operation("charge").key(length.to_string());
+            let operation = idempotency.operation("charge").key(length.to_string()).no_payload();
             let outcome = operation.run_with_outcome(async |_| {
                 runs.add();
                 Ok::<_, String>(answer.clone())
@@ -203,7 +203,7 @@ async fn run(
     runs: &Runs,
     length: usize,
 ) -> Result<String, dynamodb_idempotency::RunError<String>> {
-    let operation = idempotency.operation("charge").policy(policy).unwrap().key("k");
+    let operation = idempotency.operation("charge").policy(policy).unwrap().key("k").no_payload();
     operation
         .run(async |_| {
             runs.add();
@@ -252,7 +252,8 @@ async fn the_threshold_for_parts_is_the_callers_to_choose() {
         let large = LargeAnswers::InParts { above };
         let policy = |policy: Policy| policy.large_answers(large).compression(Compression::Off);
         let key = above.to_string();
-        let operation = idempotency.operation("charge").policy(policy).unwrap().key(&key);
+        let operation =
+            idempotency.operation("charge").policy(policy).unwrap().key(&key).no_payload();
         operation
             .run(async |_| {
                 runs.add();

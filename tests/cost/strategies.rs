@@ -16,7 +16,7 @@ fn by(acquire: FirstRequest) -> impl Fn(Policy) -> Policy + Clone {
 }
 
 fn on(idempotency: &Idempotency, acquire: FirstRequest) -> Call {
-    idempotency.operation("charge").policy(by(acquire)).unwrap().key("k")
+    idempotency.operation("charge").policy(by(acquire)).unwrap().key("k").no_payload()
 }
 
 #[tokio::test]
@@ -56,7 +56,8 @@ async fn an_eventually_consistent_read_answers_only_with_a_completed_operation()
         let idempotency = store.over(&link);
         let replays = |policy: Policy| policy.first_request(READ_FIRST).failure(Failure::Replay);
         let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
-        let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
+        let operation =
+            if payload.is_empty() { operation.no_payload() } else { operation.payload(payload) };
         // Whatever it comes to, the write has its say.
         let outcome = charge(operation, &runs).await;
         assert_eq!(link.wire.requests()[..2], ["GetItem", "PutItem"], "{record:?}: {outcome:?}");
@@ -82,7 +83,8 @@ async fn a_consistent_read_answers_whatever_it_finds() {
         let idempotency = store.over(&link);
         let replays = |policy: Policy| policy.first_request(CONSISTENT).failure(Failure::Replay);
         let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
-        let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
+        let operation =
+            if payload.is_empty() { operation.no_payload() } else { operation.payload(payload) };
         assert!(fits(kind(charge(operation, &runs).await)));
         assert_eq!(link.wire.requests(), ["GetItem"]);
     }
@@ -109,15 +111,18 @@ fn with_cache(store: &Store, link: &Link) -> Idempotency {
 async fn a_process_that_keeps_answers_sends_nothing_for_a_repeat() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (writer, reader) = (with_cache(&store, &Link::default()), with_cache(&store, &link));
-    assert_eq!(charge(writer.operation("charge").key("k"), &runs).await.unwrap(), executed(1, 1));
+    assert_eq!(
+        charge(writer.operation("charge").key("k").no_payload(), &runs).await.unwrap(),
+        executed(1, 1)
+    );
     for _ in 0..3 {
-        let repeat = charge(reader.operation("charge").key("k"), &runs).await.unwrap();
+        let repeat = charge(reader.operation("charge").key("k").no_payload(), &runs).await.unwrap();
         assert_eq!(repeat, replayed(1, 1));
     }
     assert_eq!(link.wire.requests(), ["PutItem"], "by whom it was replayed");
     link.wire.forget();
-    charge(reader.operation("charge").key("own"), &runs).await.unwrap();
-    let repeat = charge(reader.operation("charge").key("own"), &runs).await.unwrap();
+    charge(reader.operation("charge").key("own").no_payload(), &runs).await.unwrap();
+    let repeat = charge(reader.operation("charge").key("own").no_payload(), &runs).await.unwrap();
     assert_eq!(
         (repeat, link.wire.requests().len()),
         (replayed(2, 1), 2),
@@ -129,9 +134,10 @@ async fn a_process_that_keeps_answers_sends_nothing_for_a_repeat() {
 async fn what_is_kept_answers_no_other_request_and_not_past_its_retention() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = with_cache(&store, &link);
-    let operation = || idempotency.operation("charge").key("k");
+    let operation = || idempotency.operation("charge").key("k").no_payload();
     charge(operation(), &runs).await.unwrap();
-    assert_eq!(kind(charge(operation().payload("another"), &runs).await), ErrorKind::Mismatch);
+    let another = idempotency.operation("charge").key("k").payload("another");
+    assert_eq!(kind(charge(another, &runs).await), ErrorKind::Mismatch);
     link.let_pass(24 * 3600 + 5);
     assert_eq!(charge(operation(), &runs).await.unwrap(), executed(2, 1));
 }
@@ -145,7 +151,8 @@ async fn an_answer_that_could_not_be_stored_is_not_kept() {
             .operation("charge")
             .policy(|policy| policy.max_answer_bytes(1024))
             .unwrap()
-            .key("k");
+            .key("k")
+            .no_payload();
         operation
             .run(async |_| {
                 runs.add();

@@ -34,7 +34,8 @@ async fn run(
         .operation("charge")
         .policy(|p| p.compression(Compression::Off))
         .unwrap()
-        .key("k");
+        .key("k")
+        .no_payload();
     let handler = async |_| {
         runs.add();
         Ok(answer(length))
@@ -72,7 +73,7 @@ async fn a_hooks_answer_goes_into_its_record() {
     store.put(raw::abandoned("charge#k")).await;
     link.wire.parts(DENIED);
     let idempotency = store.over(&link);
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     let operation =
         operation.reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed(answer(LENGTH))));
     let outcome =

@@ -118,6 +118,7 @@ async fn a_hook_without_the_rows(world: World, variant: Variant) {
             let operation = process.idempotency().operation("refunds");
             operation
                 .key("order-42")
+                .no_payload()
                 .reconcile(async |_| {
                     let is_done = variant == Repaired && rows(&client, "rows").await > 0;
                     Ok::<_, Infallible>(if is_done {
@@ -181,7 +182,8 @@ async fn a_failure_after_the_effect(world: World, variant: Variant) {
                 put.customize().config_override(once).send().await.map_err(|_| "no row")
             };
             let call = async || {
-                let operation = process.idempotency().operation("refunds").key("order-42");
+                let operation =
+                    process.idempotency().operation("refunds").key("order-42").no_payload();
                 operation
                     .reconcile(async |_| {
                         Ok::<_, &str>(match bank.refunds() {
@@ -243,7 +245,8 @@ async fn a_key_of_each_retry(world: World, variant: Variant) {
     let answer = world
         .call(async |process| {
             let key = if variant == Defect { keys.next() } else { 1 };
-            let operation = process.idempotency().operation("refunds").key(format!("k{key}"));
+            let operation =
+                process.idempotency().operation("refunds").key(format!("k{key}")).no_payload();
             operation.run(async |execution| refunds_in_a_step(&execution, &bank).await).await
         })
         .await;
@@ -264,7 +267,7 @@ async fn an_effect_in_the_closure(world: World, variant: Variant) {
     let bank = Bank::new(&world);
     let answer = world
         .call(async |process| {
-            let operation = process.idempotency().operation("refunds").key("order-42");
+            let operation = process.idempotency().operation("refunds").key("order-42").no_payload();
             operation
                 .run_transaction(async || {
                     if variant == Defect {

@@ -177,7 +177,7 @@ mod at_most_once {
             let bank = Bank { world: world.clone(), refunds: RefCell::default() };
             let answer = world.call(async |process| {
                 let operation = process.idempotency();
-                let operation = operation.operation("refund").key("order-42");
+                let operation = operation.operation("refund").key("order-42").no_payload();
                 operation.run(async |execution| refund(&execution, &bank, "order-42").await).await
             });
             let refunds = || bank.refunds.borrow().len();

@@ -50,7 +50,7 @@ fn all_clocks_are_one_and_take_no_real_time() {
         let began = world.now();
         let run = world.call(async |process| {
             let idempotency = process.idempotency();
-            let operation = idempotency.operation("slow").key("k");
+            let operation = idempotency.operation("slow").key("k").no_payload();
             let ended = operation
                 .run(async |_| {
                     let uptime = tokio::time::Instant::now();
@@ -82,7 +82,7 @@ fn each_run_begins_with_the_same_random_numbers_and_empty_tables() {
                 async || world.client().scan().table_name(world.table()).send().await.unwrap();
             assert!(scan().await.items().is_empty());
             let run = world.call(async |process| {
-                let operation = process.idempotency().operation("greet").key("k");
+                let operation = process.idempotency().operation("greet").key("k").no_payload();
                 operation.run(async |_| Ok::<_, Infallible>(())).await
             });
             run.await.expect("an answer");
@@ -151,7 +151,7 @@ fn a_repeat_takes_over_after_the_lease_and_the_cache_of_the_crashed_process_is_g
         let outcome = world
             .call(async |process| {
                 let idempotency = process.builder().local_cache(1 << 20).build().unwrap();
-                let operation = idempotency.operation("count").key("k");
+                let operation = idempotency.operation("count").key("k").no_payload();
                 operation.run_with_outcome(async |run| Ok::<_, Infallible>(run.attempt())).await
             })
             .await
@@ -171,7 +171,7 @@ fn in_a_race_the_second_caller_meets_the_first_one_at_each_of_its_requests() {
     every_crash(async |world: World| {
         let executions = Cell::new(0);
         let call = async |process: Process, name: &'static str| {
-            let operation = process.idempotency().operation("refunds").key("k");
+            let operation = process.idempotency().operation("refunds").key("k").no_payload();
             let handler = async |_| {
                 executions.set(executions.get() + 1);
                 Ok::<_, Infallible>(name.to_owned())
@@ -264,7 +264,7 @@ fn a_caller_waits_for_a_long_handler_with_a_renewed_lease() {
             let builder = process.builder().policy(|policy| {
                 policy.lease(Lease::Renewed(Duration::from_secs(15))).in_progress(waits)
             });
-            let operation = builder.build().unwrap().operation("report").key("k");
+            let operation = builder.build().unwrap().operation("report").key("k").no_payload();
             let handler = async |_| {
                 executions.set(executions.get() + 1);
                 tokio::time::sleep(Duration::from_secs(120)).await;
@@ -288,7 +288,7 @@ fn each_call_of_a_test_can_crash() {
             let attempts = Cell::new(0);
             let charge = async |process: Process| {
                 attempts.set(attempts.get() + 1);
-                let operation = process.idempotency().operation("charge").key("k");
+                let operation = process.idempotency().operation("charge").key("k").no_payload();
                 let handler = async |_| Ok::<_, Infallible>(charges.replace(1));
                 operation.run(handler).await.expect("an answer")
             };

@@ -47,7 +47,7 @@ async fn a_network_can_repeat_requests_and_lose_responses() {
     let builder = Idempotency::builder(transport::client(network, &clock), "records");
     let idempotency = builder.schema(TableSchema::default().partition_key("id")).build().unwrap();
     for (key, outcome) in [("a", "ran"), ("b", "ran"), ("a", "replayed"), ("c", "ran")] {
-        let operation = idempotency.operation("book").key(key);
+        let operation = idempotency.operation("book").key(key).no_payload();
         let booked = operation.run_with_outcome(async |execution| {
             execution.step("ask", async { Ok::<_, Infallible>(()) }).await.unwrap();
             execution.commit("done", [row("rows", key)]).await.map(|()| "done".to_owned())

@@ -18,7 +18,7 @@ async fn seen(idempotency: &Idempotency, key: &str) -> StoredRecord {
 async fn a_record_is_seen_as_the_crate_wrote_it() {
     let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
     let idempotency = store.idempotency();
-    let running = charge_held(idempotency.operation("charge").key("k"), &runs, &gate);
+    let running = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &gate);
     let (ran, ()) = tokio::join!(running, async {
         gate.reached().await;
         let record = seen(&idempotency, "k").await;
@@ -62,7 +62,7 @@ async fn what_was_seen_is_released_and_the_key_is_free() {
     assert!(store.is_released("charge#k").await);
     let again = idempotency.admin().release(&record).await.unwrap();
     assert!(matches!(again, Released::Released));
-    let ran = charge(idempotency.operation("charge").key("k"), &runs).await;
+    let ran = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
     assert_eq!(ran.unwrap(), executed(1, 2));
     store.delete("charge#k").await;
     let gone = idempotency.admin().release(&record).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_release_by_hand_leaves_an_owner_that_no_call_has() {
 async fn an_owner_that_was_released_still_stores_what_it_did() {
     let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
     let idempotency = store.idempotency();
-    let running = charge_held(idempotency.operation("charge").key("k"), &runs, &gate);
+    let running = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &gate);
     let (ran, ()) = tokio::join!(running, async {
         gate.reached().await;
         let record = seen(&idempotency, "k").await;
@@ -220,7 +220,7 @@ async fn a_scan_has_each_record_once_whatever_its_parts() {
         let idempotency = store.tool(&Link::default());
         for number in 0..20 {
             let key = format!("{number:02}");
-            charge(idempotency.operation("charge").key(&key), &runs).await.unwrap();
+            charge(idempotency.operation("charge").key(&key).no_payload(), &runs).await.unwrap();
         }
         for parts in [1, 3] {
             let mut keys = Vec::new();
@@ -279,7 +279,9 @@ async fn a_sweep_deletes_what_it_has_read_or_nothing() {
     assert_eq!((page.expired.len(), page.records.len()), (3, 0));
 
     let runs = Runs::default();
-    charge(store.idempotency().operation("charge").key("run again"), &runs).await.unwrap();
+    charge(store.idempotency().operation("charge").key("run again").no_payload(), &runs)
+        .await
+        .unwrap();
     let later = with(expired("charge#kept"), "expires_at", n(2_000_000_000));
     store.put(later.clone()).await;
     store.put(part(2_000_000_000)).await;

@@ -16,7 +16,7 @@ async fn again<T: Clone + Serialize + DeserializeOwned + 'static>(store: &Store,
     let (idempotency, runs) = (store.idempotency(), Runs::default());
     let key = format!("{}", serde_json::to_string(answer).unwrap().len());
     let run = async || {
-        let operation = idempotency.operation(std::any::type_name::<T>()).key(&key);
+        let operation = idempotency.operation(std::any::type_name::<T>()).key(&key).no_payload();
         let outcome = operation.run_with_outcome(async |_| {
             runs.add();
             Ok::<_, String>(answer.clone())
@@ -89,7 +89,7 @@ where
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.builder(link).policy(in_record).build().unwrap();
     let run = async || {
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         operation
             .run_with_outcome(async |_| {
                 runs.add();
@@ -146,7 +146,7 @@ async fn an_answer_just_under_the_limit_is_stored() {
     let (store, answer) = (Store::open().await, "x".repeat(400 * 1024 - 500));
     let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         assert_eq!(operation.run(async |_| Ok::<_, String>(answer.clone())).await.unwrap(), answer);
     }
     let record = store.record("charge#k").await;
@@ -161,7 +161,7 @@ async fn a_denied_completion_does_not_cost_the_answer() {
         link.wire.next("PutItem", Act::Deliver);
         link.wire.next("PutItem", Act::Answer(400, code));
         let idempotency = store.over(&link);
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let outcome = operation.run_with_outcome(async |_| Ok::<_, String>(runs.add())).await;
         assert_eq!(outcome.unwrap(), Outcome::Executed(1));
         let record = store.record("charge#k").await;
@@ -175,7 +175,7 @@ async fn an_answer_of_another_type_is_unreadable_and_stays() {
     let record = raw::completed("charge#k", "\"text\"");
     store.put(record.clone()).await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     let result = operation.run(async |_| Ok::<u32, String>(runs.add())).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::AnswerUnreadable, 0));
     assert_eq!(store.record("charge#k").await, record);

@@ -19,7 +19,7 @@ use crate::support::{Act, Link, Runs, Store, charge, executed, kind};
 /// What a call says to a deployment that cannot work; nothing may run.
 async fn misconfigured(idempotency: &Idempotency) -> String {
     let runs = Runs::default();
-    let result = charge(idempotency.operation("charge").key("secret"), &runs).await;
+    let result = charge(idempotency.operation("charge").key("secret").no_payload(), &runs).await;
     let error = result.unwrap_err();
     let error = error.idempotency().unwrap();
     assert_eq!((error.kind(), runs.count()), (ErrorKind::Configuration, 0));
@@ -70,7 +70,7 @@ async fn credentials_that_lapse_are_transient_and_no_outage() {
         let open = |policy: Policy| policy.outage(Outage::Open);
         let idempotency = store.builder(&link).policy(open).build().unwrap();
         link.wire.down(Act::Answer(400, code));
-        let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+        let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
         let error = result.unwrap_err().into_handler().unwrap_err();
         assert_eq!((error.kind(), runs.count()), (ErrorKind::Unavailable, 0), "{code}");
         assert!(error.is_retryable() && !error.is_outcome_unknown(), "{code}");
@@ -80,7 +80,7 @@ async fn credentials_that_lapse_are_transient_and_no_outage() {
         let error = idempotency.preflight(["charge"]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{code}: {error}");
         link.wire.up();
-        let outcome = charge(idempotency.operation("charge").key("k"), &runs).await;
+        let outcome = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
         assert_eq!(outcome.unwrap(), executed(1, 1), "{code}");
     }
 }
@@ -116,7 +116,7 @@ async fn a_source_of_credentials_that_fails_is_transient_and_no_outage() {
         let builder = Idempotency::builder(client, store.table());
         let open = |policy: Policy| policy.outage(Outage::Open);
         let idempotency = builder.policy(open).enabled().build().unwrap();
-        let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+        let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
         let error = result.unwrap_err().into_handler().unwrap_err();
         assert_eq!((error.kind(), runs.count()), (ErrorKind::Unavailable, 0), "{error}");
         assert!(error.to_string().contains("credentials"), "{error}");
@@ -162,7 +162,7 @@ async fn not_understood(case: &str, item: Item) {
 async fn left_alone(case: &str, item: Item, expected: ErrorKind) {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(item.clone()).await;
-    let result = charge(store.idempotency().operation("charge").key("k"), &runs).await;
+    let result = charge(store.idempotency().operation("charge").key("k").no_payload(), &runs).await;
     assert_eq!((kind(result), runs.count()), (expected, 0), "{case}");
     assert_eq!(store.record("charge#k").await, item, "{case}");
 }
@@ -190,7 +190,7 @@ async fn a_newer_record_is_met_by_a_further_try() {
     let store = Store::open().await;
     store.put(with(raw::completed("charge#k", "1"), "format", n(2))).await;
     let idempotency = store.idempotency();
-    let ran = charge(idempotency.operation("charge").key("k"), &Runs::default()).await;
+    let ran = charge(idempotency.operation("charge").key("k").no_payload(), &Runs::default()).await;
     let Err(RunError::Idempotency(error)) = ran else { panic!("{ran:?}") };
     assert!(error.is_retryable() && !error.is_outcome_unknown(), "{error:?}");
 }
@@ -285,15 +285,20 @@ async fn calls_that_cannot_be_right() {
     let unserializable = std::collections::HashMap::from([((1, 2), 3)]);
     let tiny = Lease::Fixed(Duration::from_millis(1));
     for (case, operation) in [
-        ("empty key", idempotency.operation("charge").key("")),
-        ("long key", idempotency.operation("charge").key("k".repeat(2048 - 6))),
-        ("long scope", idempotency.operation("c".repeat(2047)).key("k")),
-        ("long tenant", charge_of().segment(&"#".repeat(1000)).key("k")),
+        ("empty key", idempotency.operation("charge").key("").no_payload()),
+        ("long key", idempotency.operation("charge").key("k".repeat(2048 - 6)).no_payload()),
+        ("long scope", idempotency.operation("c".repeat(2047)).key("k").no_payload()),
+        ("long tenant", charge_of().segment(&"#".repeat(1000)).key("k").no_payload()),
         ("payload", charge_of().key("k").payload(&unserializable)),
     ] {
         refused(case, operation, ErrorKind::InvalidInput).await;
     }
-    refused("empty scope", idempotency.operation("").key("k"), ErrorKind::Configuration).await;
+    refused(
+        "empty scope",
+        idempotency.operation("").key("k").no_payload(),
+        ErrorKind::Configuration,
+    )
+    .await;
     let policies: [(&str, &dyn Fn(Policy) -> Policy); 4] = [
         ("Lease::Fixed", &|policy| policy.lease(tiny)),
         ("Policy::retention", &|policy| policy.retention(Duration::ZERO)),
@@ -379,9 +384,10 @@ async fn the_longest_keys_work_and_one_byte_more_is_refused() {
         let (store, runs) = (Store::with_schema(schema).await, Runs::default());
         let idempotency = store.idempotency();
         let longest = "k".repeat(limit - "charge#".len());
-        let outcome = charge(idempotency.operation("charge").key(&longest), &runs).await;
+        let outcome =
+            charge(idempotency.operation("charge").key(&longest).no_payload(), &runs).await;
         assert_eq!(outcome.unwrap(), executed(1, 1));
-        let longer = idempotency.operation("charge").key(longest + "k");
+        let longer = idempotency.operation("charge").key(longest + "k").no_payload();
         assert_eq!(kind(charge(longer, &runs).await), ErrorKind::InvalidInput);
     }
 }

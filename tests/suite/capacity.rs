@@ -20,7 +20,7 @@ async fn separately(
     answer: &str,
     kib: usize,
 ) {
-    let operation = idempotency.operation("o").key("separately");
+    let operation = idempotency.operation("o").key("separately").no_payload();
     let done = operation.run(async |_| {
         let item = effect(store.table(), "effect 1", kib).put.expect("a put").item;
         let put = store.client(link).put_item().table_name(store.table());
@@ -31,7 +31,7 @@ async fn separately(
 }
 
 async fn commit(store: &Store, idempotency: &Idempotency, answer: &str, kib: usize) {
-    let done = idempotency.operation("o").key("commit").run(async |execution| {
+    let done = idempotency.operation("o").key("commit").no_payload().run(async |execution| {
         execution.commit(answer, [effect(store.table(), "effect 2", kib)]).await?;
         Ok::<_, Error>(answer.to_owned())
     });
@@ -39,10 +39,11 @@ async fn commit(store: &Store, idempotency: &Idempotency, answer: &str, kib: usi
 }
 
 async fn transaction(store: &Store, idempotency: &Idempotency, answer: &str, kib: usize) {
-    let done = idempotency.operation("o").key("transaction").run_transaction(async || {
-        let transaction = Transaction::new(answer.to_owned());
-        Ok::<_, Error>(transaction.items([effect(store.table(), "effect 3", kib)]))
-    });
+    let done =
+        idempotency.operation("o").key("transaction").no_payload().run_transaction(async || {
+            let transaction = Transaction::new(answer.to_owned());
+            Ok::<_, Error>(transaction.items([effect(store.table(), "effect 3", kib)]))
+        });
     done.await.unwrap();
 }
 
@@ -79,10 +80,10 @@ async fn a_repeat_writes_nothing() {
     let idempotency = store.over(&link);
     let item = count(store.table(), "effect");
     for _ in 0..2 {
-        let done = idempotency
-            .operation("o")
-            .key("k")
-            .run_transaction(async || Ok::<_, Error>(Transaction::new(1).items([item.clone()])));
+        let done =
+            idempotency.operation("o").key("k").no_payload().run_transaction(async || {
+                Ok::<_, Error>(Transaction::new(1).items([item.clone()]))
+            });
         assert_eq!(done.await.unwrap(), 1);
         link.wire.measure();
     }

@@ -24,9 +24,9 @@ use crate::support::{
 async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let idempotency = store.over(&link);
-    let operation = |key: &str| idempotency.operation(scope.clone()).key(key);
+    let operation = |key: &str| idempotency.operation(scope.clone()).key(key).no_payload();
     let with_policy = |key: &str, change: &dyn Fn(Policy) -> Policy| {
-        idempotency.operation(scope.clone()).policy(change).unwrap().key(key)
+        idempotency.operation(scope.clone()).policy(change).unwrap().key(key).no_payload()
     };
     let pk = |key: &str| format!("{}#{key}", scope.as_str());
 
@@ -72,9 +72,12 @@ async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
 
     let mut seen = link.wire.accesses();
     let off = Link::default().clock(LocalClock::off_by(600));
-    charge(store.over(&off).operation(scope.clone()).key("timestamp corrected"), &runs)
-        .await
-        .unwrap();
+    charge(
+        store.over(&off).operation(scope.clone()).key("timestamp corrected").no_payload(),
+        &runs,
+    )
+    .await
+    .unwrap();
     seen.extend(off.wire.accesses());
     seen
 }

@@ -15,6 +15,7 @@ async fn derived(idempotency: &Idempotency, scope: Scope, key: &str, runs: u32) 
             .policy(|policy| policy.failure(retain))
             .unwrap()
             .key(key)
+            .no_payload()
             .run(async |execution| {
                 count.add();
                 keys.push(execution.derive_key("refund"));
@@ -22,8 +23,12 @@ async fn derived(idempotency: &Idempotency, scope: Scope, key: &str, runs: u32) 
             });
         handlers(failed.await);
     }
-    let operation =
-        idempotency.operation(scope).policy(|policy| policy.failure(retain)).unwrap().key(key);
+    let operation = idempotency
+        .operation(scope)
+        .policy(|policy| policy.failure(retain))
+        .unwrap()
+        .key(key)
+        .no_payload();
     operation
         .run(async |execution| {
             assert_eq!(execution.attempt(), count.add());

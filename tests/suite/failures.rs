@@ -5,7 +5,9 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Failure, Lease};
-use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Outcome, RunError};
+use dynamodb_idempotency::{
+    Call, Error, ErrorKind, Idempotency, KeyedOperation, Outcome, RunError,
+};
 use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
@@ -15,6 +17,10 @@ use crate::support::{
 };
 
 fn with_failure(idempotency: &Idempotency, failure: Failure) -> Call {
+    keyed(idempotency, failure).no_payload()
+}
+
+fn keyed(idempotency: &Idempotency, failure: Failure) -> KeyedOperation {
     idempotency.operation("charge").policy(|policy| policy.failure(failure)).unwrap().key("k")
 }
 
@@ -23,7 +29,7 @@ async fn a_released_failure_leaves_a_record_without_an_owner() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     for run in 1..=3 {
-        let failed = decline(idempotency.operation("charge").key("k"), &runs).await;
+        let failed = decline(idempotency.operation("charge").key("k").no_payload(), &runs).await;
         assert_eq!(handlers(failed), Declined { run });
         let record = store.record("charge#k").await;
         let attempt = i64::from(run);
@@ -31,7 +37,7 @@ async fn a_released_failure_leaves_a_record_without_an_owner() {
         let gone = ["lease_expires_at", "completed_at", "response", "steps"];
         assert!(gone.iter().all(|name| !record.contains_key(*name)), "{record:?}");
     }
-    let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let next = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(next, executed(4, 4));
 }
 
@@ -50,7 +56,8 @@ async fn a_released_record_outlives_every_late_request_and_its_lease() {
                     policy.completion_timeout(Duration::from_secs(1))
                 })
                 .unwrap()
-                .key("k");
+                .key("k")
+                .no_payload();
             let before = raw::now();
             handlers(decline(operation, &runs).await);
             let expires_at = number(&store.record("charge#k").await, "expires_at") * 1000;
@@ -66,7 +73,7 @@ async fn runs_that_were_released_do_not_count_for_max_attempts() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     for _ in 0..3 {
-        handlers(decline(idempotency.operation("charge").key("k"), &runs).await);
+        handlers(decline(idempotency.operation("charge").key("k").no_payload(), &runs).await);
     }
     let retain = Failure::Retain { max_attempts: 2 };
     for run in [4, 5] {
@@ -127,7 +134,8 @@ async fn an_attempt_that_failed_meanwhile_counts() {
 async fn a_replayed_error_is_the_same_error_and_nothing_runs() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("charge").key("k").replay_errors::<Declined>();
+    let operation =
+        || idempotency.operation("charge").key("k").no_payload().replay_errors::<Declined>();
     assert_eq!(handlers(decline_kept(operation(), &runs).await), Declined { run: 1 });
     assert_eq!(store.record("charge#k").await["response"], raw::answer("json", "{\"run\":1}"));
     for _ in 0..2 {
@@ -149,7 +157,8 @@ impl serde::Serialize for Unwritable {
 async fn an_error_whose_serialization_panics_is_kept_without_itself() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k").replay_errors::<Unwritable>();
+    let operation =
+        idempotency.operation("charge").key("k").no_payload().replay_errors::<Unwritable>();
     let failed = operation.run(async |_| Err::<u32, _>(Unwritable)).await;
     assert!(matches!(failed, Err(RunError::Handler(Unwritable))), "{failed:?}");
     let record = store.record("charge#k").await;
@@ -199,7 +208,8 @@ async fn an_error_too_large_to_keep_is_kept_without_itself() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
     let run = async || {
-        let operation = idempotency.operation("charge").key("k").replay_errors::<String>();
+        let operation =
+            idempotency.operation("charge").key("k").no_payload().replay_errors::<String>();
         let failing = operation.run(async |_| {
             runs.add();
             Err::<(), _>("x".repeat(400 * 1024))
@@ -229,9 +239,10 @@ async fn a_panic_goes_on_and_frees_the_key() {
     for at_once in [true, false] {
         let (store, runs) = (Store::open().await, Runs::default());
         let idempotency = store.idempotency();
-        panicking(idempotency.operation("charge").key("k"), at_once).await;
+        panicking(idempotency.operation("charge").key("k").no_payload(), at_once).await;
         assert!(store.is_released("charge#k").await);
-        let next = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        let next =
+            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
         assert_eq!(next, executed(1, 2));
     }
 }
@@ -257,7 +268,8 @@ async fn a_failing_release_hides_nothing() {
             let builder = builder.policy(|p| p.completion_timeout(timeout).failure(failure));
             let idempotency = builder.build().unwrap();
             let key = format!("{failure:?}");
-            let failed = decline(idempotency.operation("charge").key(&key), &runs).await;
+            let failed =
+                decline(idempotency.operation("charge").key(&key).no_payload(), &runs).await;
             assert_eq!(handlers(failed), Declined { run: runs.count() });
             let record = store.record(&format!("charge#{key}")).await;
             assert_eq!(status(&record), "PENDING");
@@ -294,7 +306,8 @@ async fn a_takeover_that_executed_nothing_is_undone_and_does_not_count() {
         let (store, runs) = (Store::open().await, Runs::default());
         store.put(planted.clone()).await;
         let idempotency = store.idempotency();
-        let retain = || with_failure(&idempotency, Failure::Retain { max_attempts: 2 });
+        let retained = Failure::Retain { max_attempts: 2 };
+        let retain = || with_failure(&idempotency, retained);
         for attempt in 2..=4 {
             let refused = retain().run(async |execution| {
                 execution.discard();
@@ -311,7 +324,7 @@ async fn a_takeover_that_executed_nothing_is_undone_and_does_not_count() {
                 // A delayed request of the first owner no longer matches the record.
                 assert_ne!(owner.as_deref(), Some(raw::text(&record, "owner")));
             }
-            let other = retain().payload("another");
+            let other = keyed(&idempotency, retained).payload("another");
             assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
         }
         assert_eq!(handlers(decline(retain(), &runs).await), Declined { run: 1 });
@@ -325,7 +338,7 @@ async fn an_error_of_the_handlers_that_is_the_crates_own_type_stays_the_handlers
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     charge(idempotency.operation("inner").key("k").payload("one"), &runs).await.unwrap();
-    let outer = idempotency.operation("outer").key("k");
+    let outer = idempotency.operation("outer").key("k").no_payload();
     let result = outer.run(async |_| {
         let inner = idempotency.operation("inner").key("k").payload("two");
         let error = charge(inner, &runs).await.unwrap_err();

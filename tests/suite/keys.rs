@@ -29,7 +29,8 @@ async fn keys_and_tenants_of_any_letters_never_meet() {
     for scope in scopes {
         for key in ["b", "#b", "b#b", "/b", "%23b", "\"", "é"] {
             expected += 1;
-            let outcome = charge(idempotency.operation(scope.clone()).key(key), &runs).await;
+            let outcome =
+                charge(idempotency.operation(scope.clone()).key(key).no_payload(), &runs).await;
             assert_eq!(outcome.unwrap(), executed(expected, 1), "{scope:?} {key}");
         }
     }
@@ -46,7 +47,9 @@ async fn a_tenant_without_a_name_is_refused() {
         Scope::new("charge").tenant("").segment("v2"),
         Scope::new("charge").segment("v2").tenant(""),
     ] {
-        let error = charge(idempotency.operation(scope.clone()).key("k"), &runs).await.unwrap_err();
+        let error = charge(idempotency.operation(scope.clone()).key("k").no_payload(), &runs)
+            .await
+            .unwrap_err();
         assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("tenant"), "{error}");
         Scope::from_encoded(scope.as_str()).unwrap_err();
@@ -59,7 +62,7 @@ async fn the_record_is_found_under_scope_and_key() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let operation = idempotency.operation("charge").segment("tenant #1/é%").segment("v2");
-    charge(operation.key("order/7#\"x\" é"), &runs).await.unwrap();
+    charge(operation.key("order/7#\"x\" é").no_payload(), &runs).await.unwrap();
     let pk = "charge/tenant %231%2Fé%25/v2#order/7#\"x\" é";
     assert_eq!(text(&store.record(pk).await, "pk"), pk);
 }
@@ -74,6 +77,7 @@ async fn a_key_can_be_kept_as_its_hash() {
             .policy(|policy| policy.key_form(KeyForm::Sha256))
             .unwrap()
             .key(key)
+            .no_payload()
     };
     charge(operation("abc"), &runs).await.unwrap();
     let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -87,9 +91,10 @@ async fn an_operation_inside_another_has_a_record_of_its_own() {
     let (store, outer, inner) = (Store::open().await, Runs::default(), Runs::default());
     let idempotency = store.idempotency();
     for _ in 0..2 {
-        let operation = idempotency.operation("order").key("k");
+        let operation = idempotency.operation("order").key("k").no_payload();
         let answer = operation.run(async |execution| {
-            let charged = charge(idempotency.operation("charge").key("k"), &inner).await;
+            let charged =
+                charge(idempotency.operation("charge").key("k").no_payload(), &inner).await;
             outer.add();
             assert_eq!(execution.attempt(), outer.count());
             if outer.count() == 1 { Err("declined") } else { Ok(charged.unwrap().is_replayed()) }

@@ -30,7 +30,7 @@ async fn every_repeat_runs_and_nothing_is_sent() {
         let outcome = charge(idempotency.operation("charge").key("k").payload(&run), &runs).await;
         assert_eq!(outcome.unwrap(), Outcome::Unprotected(format!("run {run}, attempt 0")));
     }
-    let outcome = idempotency.operation("charge").key("k").run(async |execution| {
+    let outcome = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
         assert!(!execution.is_protected() && !execution.is_lease_lost());
         execution.step("reserve", async { Ok::<_, Infallible>(1) }).await.unwrap();
         Ok::<_, Infallible>(1)
@@ -48,9 +48,9 @@ async fn what_is_stored_is_neither_replayed_nor_changed() {
         let (link, runs) = (Link::default(), Runs::default());
         store.put(item.clone()).await;
         let idempotency = off(&store, &link);
-        charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
         let hook = async |_| Ok::<_, Infallible>(Reconciled::<String, Infallible>::Refuse);
-        let reconciled = idempotency.operation("charge").key("k").reconcile(hook);
+        let reconciled = idempotency.operation("charge").key("k").no_payload().reconcile(hook);
         reconciled.run(async |_| Ok::<_, Infallible>(format!("run {}", runs.add()))).await.unwrap();
         assert_eq!((runs.count(), store.record("charge#k").await), (2, item));
         nothing_was_sent(&link);
@@ -63,8 +63,12 @@ async fn failures_are_the_handlers_own_and_leave_nothing() {
     let idempotency = off(&store, &link);
     for failure in [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }] {
         for _ in 0..2 {
-            let operation =
-                idempotency.operation("charge").policy(|p| p.failure(failure)).unwrap().key("k");
+            let operation = idempotency
+                .operation("charge")
+                .policy(|p| p.failure(failure))
+                .unwrap()
+                .key("k")
+                .no_payload();
             handlers(decline(operation, &runs).await);
         }
     }
@@ -79,14 +83,16 @@ async fn nothing_is_refused_for_its_key_or_its_payload() {
     let charging = || idempotency.operation("charge");
     let no_json = std::collections::HashMap::from([((1, 2), 3)]);
     let long = "k".repeat(4096);
-    for operation in
-        [charging().key(""), charging().key(long), charging().key("k").payload(&no_json)]
-    {
+    for operation in [
+        charging().key("").no_payload(),
+        charging().key(long).no_payload(),
+        charging().key("k").payload(&no_json),
+    ] {
         assert!(matches!(charge(operation, &runs).await, Ok(Outcome::Unprotected(_))));
     }
     assert_eq!(runs.count(), 3);
     // A programming error is still reported.
-    let error = charge(idempotency.operation("").key("k"), &runs).await.unwrap_err();
+    let error = charge(idempotency.operation("").key("k").no_payload(), &runs).await.unwrap_err();
     assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::Configuration);
     nothing_was_sent(&link);
 }
@@ -96,7 +102,8 @@ async fn nothing_is_refused_for_its_key_or_its_payload() {
 async fn a_deadline_that_is_over_refuses_nothing() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = off(&store, &link);
-    let operation = || idempotency.operation("charge").key("k").deadline(link.clock.in_secs(-5));
+    let operation =
+        || idempotency.operation("charge").key("k").no_payload().deadline(link.clock.in_secs(-5));
     assert!(matches!(charge(operation(), &runs).await, Ok(Outcome::Unprotected(_))));
     nothing_was_sent(&link);
     let commit = operation().run(async |execution| {
@@ -116,7 +123,7 @@ async fn a_deadline_that_is_over_refuses_nothing() {
 async fn derived_keys_stay_the_same() {
     let store = Store::open().await;
     let derived = async |idempotency: &Idempotency| {
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let key = operation.run(async |execution| {
             execution.discard();
             Ok::<_, Infallible>(execution.derive_key("card").uuid())
@@ -131,7 +138,7 @@ async fn derived_keys_stay_the_same() {
 async fn a_second_commit_is_refused() {
     let store = Store::open().await;
     let idempotency = off(&store, &Link::default());
-    let run = idempotency.operation("charge").key("k").run(async |execution| {
+    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
         execution.commit("first", [count(store.table(), "effect")]).await?;
         let second = execution.commit("second", [count(store.table(), "effect")]).await;
         assert_eq!(commit_kind(&second), ErrorKind::AlreadyCommitted);
@@ -145,7 +152,7 @@ async fn a_second_commit_is_refused() {
 async fn the_outcome_of_a_dropped_commit_is_unknown() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
-    let run = idempotency.operation("charge").key("k").run(async |execution| {
+    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
         let commit = execution.commit("done", [count(store.table(), "effect")]);
         drop(futures::poll!(std::pin::pin!(commit)));
         Ok::<_, Error>("done".to_owned())
@@ -160,14 +167,14 @@ async fn commits_write_the_effect_each_time_and_no_record() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let run = operation.run_with_outcome(async |execution| {
             execution.commit("done", [count(store.table(), "effect")]).await?;
             Ok::<_, Error>("done".to_owned())
         });
         assert_eq!(run.await.unwrap().into_inner(), "done");
     }
-    let empty = idempotency.operation("charge").key("k").run(async |execution| {
+    let empty = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
         execution.commit("done", []).await?;
         Ok::<_, Error>("done".to_owned())
     });
@@ -194,7 +201,8 @@ async fn no_codec_is_asked_and_no_answer_is_too_large() {
     let builder = store.builder(&Link::default()).disabled();
     let builder = builder.answer_codec(Broken(asked.clone()));
     let idempotency = builder.policy(|policy| policy.max_answer_bytes(1024)).build().unwrap();
-    let (operation, long) = (|| idempotency.operation("charge").key("k"), "x".repeat(2048));
+    let (operation, long) =
+        (|| idempotency.operation("charge").key("k").no_payload(), "x".repeat(2048));
     charge(operation(), &runs).await.unwrap();
     let committed = operation().run(async |execution| {
         execution.commit(&long, [count(store.table(), "effect")]).await?;
@@ -216,7 +224,7 @@ async fn a_failed_condition_of_a_commit_has_its_own_index() {
     let store = Store::open().await;
     store.deposit("empty", 0).await;
     let idempotency = off(&store, &Link::default());
-    let run = idempotency.operation("charge").key("k").run(async |execution| {
+    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
         let items = [count(store.table(), "effect"), debit(store.table(), "empty", 5)];
         execution.commit("done", items).await?;
         Ok("done".to_owned())
@@ -232,7 +240,7 @@ async fn a_transaction_is_written_each_time_without_its_record() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let run = operation.run_transaction_with_outcome(async || {
             Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "effect")]))
         });
@@ -241,13 +249,15 @@ async fn a_transaction_is_written_each_time_without_its_record() {
     assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
 
     store.deposit("empty", 0).await;
-    let poor = idempotency.operation("charge").key("k").run_transaction_with_outcome(async || {
-        Ok::<_, Infallible>(
-            Transaction::new(7)
-                .items([debit(store.table(), "empty", 5)])
-                .on_condition_failed(|failed| Some(if failed.index() == 0 { 8 } else { 9 })),
-        )
-    });
+    let poor = idempotency.operation("charge").key("k").no_payload().run_transaction_with_outcome(
+        async || {
+            Ok::<_, Infallible>(
+                Transaction::new(7)
+                    .items([debit(store.table(), "empty", 5)])
+                    .on_condition_failed(|failed| Some(if failed.index() == 0 { 8 } else { 9 })),
+            )
+        },
+    );
     assert_eq!(poor.await.unwrap(), Outcome::Unprotected(8));
     assert_eq!(store.item("charge#k").await, None);
 }
@@ -258,7 +268,7 @@ async fn an_effect_that_is_not_confirmed_is_unknown() {
     let (store, link) = (Store::open().await, Link::without_retries());
     let idempotency = off(&store, &link);
     link.wire.every("TransactWriteItems", Act::LoseResponse);
-    let run = idempotency.operation("charge").key("k").run(async |execution| {
+    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
         execution.commit("done", [count(store.table(), "effect")]).await?;
         Ok::<_, Error>("done".to_owned())
     });
@@ -268,7 +278,8 @@ async fn an_effect_that_is_not_confirmed_is_unknown() {
         .operation("charge")
         .policy(|p| p.completion_timeout(std::time::Duration::from_secs(1)))
         .unwrap()
-        .key("k");
+        .key("k")
+        .no_payload();
     let run = operation.run_transaction(async || {
         Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "other")]))
     });
@@ -290,13 +301,15 @@ async fn preflight_asks_nothing_and_says_so() {
 #[tokio::test]
 async fn on_again_everything_is_as_before() {
     let (store, runs) = (Store::open().await, Runs::default());
-    charge(off(&store, &Link::default()).operation("charge").key("k"), &runs).await.unwrap();
+    charge(off(&store, &Link::default()).operation("charge").key("k").no_payload(), &runs)
+        .await
+        .unwrap();
     let items: Vec<Item> =
         store.raw.scan().table_name(store.table()).send().await.unwrap().items.unwrap_or_default();
     assert_eq!(items, []);
     let on = store.idempotency();
-    charge(on.operation("charge").key("k"), &runs).await.unwrap();
-    let again = charge(on.operation("charge").key("k"), &runs).await.unwrap();
+    charge(on.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    let again = charge(on.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert!(again.is_replayed());
     assert_eq!(runs.count(), 2);
 }

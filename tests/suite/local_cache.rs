@@ -12,12 +12,12 @@ fn keeping(store: &Store, link: &Link) -> Idempotency {
 }
 
 fn on(idempotency: &Idempotency) -> Call {
-    idempotency.operation("charge").key("k")
+    idempotency.operation("charge").key("k").no_payload()
 }
 
 /// Another request under the same key. It runs once an operator has released the key.
 fn other(idempotency: &Idempotency) -> Call {
-    on(idempotency).payload("another")
+    idempotency.operation("charge").key("k").payload("another")
 }
 
 /// An operator releases the key by another process.

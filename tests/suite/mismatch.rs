@@ -17,11 +17,23 @@ async fn another_payload_under_a_used_key_is_refused_and_does_not_run() {
         operation().payload(&json!({"amount": 2})),
         operation().payload(&json!({"amount": 1.0})),
         operation().payload_bytes(br#"{"amount":1}"#),
-        operation(),
+        operation().no_payload(),
     ] {
         assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
     }
     assert_eq!(runs.count(), 1);
+}
+
+/// The key identifies the request, whatever else the handler is given.
+#[tokio::test]
+async fn without_a_payload_each_call_gets_the_first_answer() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let idempotency = store.idempotency();
+    let call = || idempotency.operation("charge").key("k").no_payload();
+    assert_eq!(charge(call(), &runs).await.unwrap(), executed(1, 1));
+    assert_eq!(charge(call(), &runs).await.unwrap(), replayed(1, 1));
+    let other = idempotency.operation("charge").key("k").payload(&());
+    assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
 }
 
 #[tokio::test]

@@ -30,22 +30,24 @@ async fn no_odd_answer_to_a_transaction_is_taken_for_success_or_keeps_the_key() 
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         link.wire.every("TransactWriteItems", act.clone());
         let idempotency = store.over(&link);
-        let whole = idempotency.operation("charge").key("whole").run_transaction(async || {
-            let items = [count(store.table(), "effect")];
-            Ok::<_, Infallible>(Transaction::new("paid".to_owned()).items(items))
-        });
+        let whole =
+            idempotency.operation("charge").key("whole").no_payload().run_transaction(async || {
+                let items = [count(store.table(), "effect")];
+                Ok::<_, Infallible>(Transaction::new("paid".to_owned()).items(items))
+            });
         let whole = patiently("an end", whole).await;
         assert!(whole.is_err(), "{act:?}: {whole:?}");
-        let ended = idempotency.operation("charge").key("end").run(async |execution| {
-            let result = execution.commit("paid", [count(store.table(), "effect")]).await;
-            assert!(result.is_err(), "{act:?}: {result:?}");
-            result.map(|()| "paid".to_owned())
-        });
+        let ended =
+            idempotency.operation("charge").key("end").no_payload().run(async |execution| {
+                let result = execution.commit("paid", [count(store.table(), "effect")]).await;
+                assert!(result.is_err(), "{act:?}: {result:?}");
+                result.map(|()| "paid".to_owned())
+            });
         let ended = patiently("an end", ended).await;
         assert!(ended.is_err(), "{act:?}: {ended:?}");
         link.wire.up();
         for (run, key) in [(1, "whole"), (2, "end")] {
-            let next = charge(idempotency.operation("charge").key(key), &runs).await;
+            let next = charge(idempotency.operation("charge").key(key).no_payload(), &runs).await;
             assert!(next.is_ok() && runs.count() == run, "{act:?}, {key}: {next:?}");
         }
         assert_eq!(store.counted("effect").await, 0);

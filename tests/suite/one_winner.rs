@@ -18,7 +18,9 @@ async fn race(idempotency: &Idempotency, link: &Link, runs: &Runs) -> Vec<Charge
     link.wire.every("PutItem", Act::HoldRequest(gate.clone()));
     let callers = (0..CALLERS).map(|_| {
         let (idempotency, runs) = (idempotency.clone(), runs.clone());
-        tokio::spawn(async move { charge(idempotency.operation("charge").key("k"), &runs).await })
+        tokio::spawn(async move {
+            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
+        })
     });
     let callers: Vec<_> = callers.collect();
     gate.reached_by(CALLERS).await;

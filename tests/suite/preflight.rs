@@ -152,7 +152,7 @@ async fn a_missing_table_is_reported_once() {
 async fn a_table_that_a_transaction_does_not_find_is_reported_with_its_place() {
     let store = Store::without_table(TableSchema::default()).await;
     let idempotency = store.idempotency();
-    let order = idempotency.operation("orders").key("k");
+    let order = idempotency.operation("orders").key("k").no_payload();
     let build = async || Ok::<_, std::io::Error>(Transaction::new(1));
     let error = order.run_transaction(build).await.unwrap_err().to_string();
     let place = format!("region (us-east-1, {})", store.endpoint());

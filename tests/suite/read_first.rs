@@ -43,7 +43,7 @@ async fn no_call_runs_unprotected_after_its_read_showed_an_owner() {
     let (link, runs) = (Link::without_retries(), Runs::default());
     let store = with_record(raw::pending("charge#k")).await;
     let process = gone_after_a_read(&store, &link);
-    let refused = kind(charge(process.operation("charge").key("k"), &runs).await);
+    let refused = kind(charge(process.operation("charge").key("k").no_payload(), &runs).await);
     // "In progress" may be wrong: what was read may have been over.
     assert_eq!(refused, ErrorKind::Unavailable);
     assert_eq!(
@@ -63,7 +63,8 @@ async fn no_call_runs_unprotected_after_its_read_showed_a_finished_record() {
         let store = with_record(record).await;
         let process = gone_after_a_read(&store, &link);
         let operation = process.operation("charge").key("k");
-        let operation = if payload.is_empty() { operation } else { operation.payload(payload) };
+        let operation =
+            if payload.is_empty() { operation.no_payload() } else { operation.payload(payload) };
         assert_eq!(kind(charge(operation, &runs).await), ErrorKind::Unavailable);
         assert_eq!(runs.count(), 0);
     }

@@ -48,7 +48,8 @@ async fn asking<Fut: Future<Output = Result<Word, Declined>> + Send>(
     asked: &Asked,
     hook: impl Fn(Abandoned) -> Fut + Send + Sync,
 ) -> Charged {
-    let operation = idempotency.operation("charge").key("k").replay_errors::<Declined>();
+    let operation =
+        idempotency.operation("charge").key("k").no_payload().replay_errors::<Declined>();
     operation
         .reconcile(|abandoned| {
             asked.hook.add();
@@ -138,7 +139,7 @@ async fn a_hook_sees_what_the_record_tells() {
     assert_eq!(seen.step::<String>("mail").unwrap(), None);
     let error = seen.step::<String>("reserve").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AnswerUnreadable);
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     let key = operation.run(async |execution| Ok::<_, String>(execution.derive_key("c").hex()));
     assert_eq!(key.await.unwrap(), seen.derive_key("c").hex());
 }
@@ -149,7 +150,7 @@ async fn an_operation_that_is_to_run_is_taken_over_with_its_steps() {
     let steps = raw::map("reserve", s("7"));
     store.put(with(raw::abandoned("charge#k"), "steps", steps)).await;
     let idempotency = store.over(&link);
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     let outcome = operation
         .reconcile(|_| async {
             runs.add();
@@ -218,6 +219,7 @@ async fn after_a_failure_the_policy_says_what_comes() {
                 .policy(|policy| policy.failure(failure))
                 .unwrap()
                 .key("k")
+                .no_payload()
                 .reconcile(|_| async {
                     asked.hook.add();
                     Ok(Reconciled::<u32, &str>::Failed("declined"))
@@ -257,7 +259,7 @@ async fn a_hook_is_dropped_before_the_deadline() {
     let before = store.record("charge#k").await;
     let idempotency = store.over(&link);
     let deadline = link.clock.in_secs(2);
-    let operation = idempotency.operation("charge").key("k").deadline(deadline);
+    let operation = idempotency.operation("charge").key("k").no_payload().deadline(deadline);
     let result = operation
         .reconcile(|_| std::future::pending::<Result<Reconciled<u32, String>, String>>())
         .run(never::<u32>);
@@ -394,7 +396,7 @@ async fn an_answer_that_cannot_be_stored_is_given_once_and_completes_the_operati
     let store = abandoned().await;
     let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
     let call = async || {
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let hook = |_| async { Ok::<_, String>(Reconciled::Completed("x".repeat(400 * 1024))) };
         operation.reconcile(hook).run_with_outcome(never::<String>).await
     };
@@ -426,7 +428,7 @@ async fn a_clone_of_an_operation_is_the_same_operation() {
 async fn an_owner_that_comes_back_gets_the_hooks_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
         let outcome = with_hook(&taker, &Asked::default(), found()).await.unwrap();
@@ -434,7 +436,7 @@ async fn an_owner_that_comes_back_gets_the_hooks_answer() {
         gate.open();
     });
     assert_eq!(first.unwrap(), Outcome::Replayed("found".to_owned()));
-    let repeat = charge(owner.operation("charge").key("k"), &runs).await.unwrap();
+    let repeat = charge(owner.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(repeat, Outcome::Replayed("found".to_owned()));
     assert_ne!(repeat, replayed(1, 1));
     assert_eq!(text(&store.record("charge#k").await, "status"), "COMPLETED");

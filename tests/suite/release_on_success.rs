@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Completed, Failure, FirstRequest, InProgress, Outage};
 use dynamodb_idempotency::{
-    Abandoned, Call, Error, ErrorKind, Idempotency, Outcome, Policy, Reconciled, RunError,
-    Transaction,
+    Abandoned, Call, Error, ErrorKind, Idempotency, KeyedOperation, Outcome, Policy, Reconciled,
+    RunError, Transaction,
 };
 
 use crate::support::effects::count;
@@ -21,6 +21,10 @@ fn releasing(idempotency: &Idempotency) -> Call {
 }
 
 fn under(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Call {
+    keyed(idempotency, change).no_payload()
+}
+
+fn keyed(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> KeyedOperation {
     let operation = idempotency.operation("report");
     operation.policy(|policy| change(policy.completed(Completed::Release))).unwrap().key("k")
 }
@@ -31,7 +35,7 @@ async fn each_repeat_runs_and_nothing_is_stored() {
     let idempotency = store.over(&link);
     for run in [1, 2, 3] {
         // Another payload is no mismatch once the key is free.
-        let call = releasing(&idempotency).payload(&run);
+        let call = keyed(&idempotency, |policy| policy).payload(&run);
         assert_eq!(charge(call, &runs).await.unwrap(), executed(run, run));
         let record = store.record("report#k").await;
         assert_eq!((status(&record), number(&record, "attempt")), ("RELEASED", i64::from(run)));
@@ -125,7 +129,7 @@ async fn an_answer_that_another_policy_has_stored_is_replayed() {
             let (store, runs) = (Store::open().await, Runs::default());
             let builder = store.builder(&Link::default()).local_cache(cache);
             let idempotency = builder.policy(|policy| policy.first_request(first)).build().unwrap();
-            charge(idempotency.operation("report").key("k"), &runs).await.unwrap();
+            charge(idempotency.operation("report").key("k").no_payload(), &runs).await.unwrap();
             for _ in 0..2 {
                 let repeat = charge(releasing(&idempotency), &runs).await;
                 assert_eq!(repeat.unwrap(), replayed(1, 1), "{first:?} {cache}");
@@ -139,7 +143,7 @@ async fn an_answer_that_another_policy_has_stored_is_replayed() {
 async fn a_success_removes_the_steps_of_another_policy() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let stepping = idempotency.operation("report").key("k").run(async |execution| {
+    let stepping = idempotency.operation("report").key("k").no_payload().run(async |execution| {
         execution.step("one", async { Ok::<_, Infallible>(1) }).await.unwrap();
         Err::<(), _>("it fails")
     });

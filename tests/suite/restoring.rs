@@ -27,17 +27,19 @@ async fn copy(from: &Store, to: &Store) -> Vec<Copied> {
 async fn a_restored_table_replays_what_it_has_and_runs_what_it_lost() {
     let (old, restored, runs) = (Store::open().await, Store::open().await, Runs::default());
     for key in ["before", "carried over"] {
-        charge(old.idempotency().operation("charge").key(key), &runs).await.unwrap();
+        charge(old.idempotency().operation("charge").key(key).no_payload(), &runs).await.unwrap();
     }
     assert_eq!(copy(&old, &restored).await, [Copied::Copied; 2]);
-    charge(old.idempotency().operation("charge").key("window"), &runs).await.unwrap();
+    charge(old.idempotency().operation("charge").key("window").no_payload(), &runs).await.unwrap();
 
     let idempotency = restored.idempotency();
     for key in ["before", "carried over"] {
-        let outcome = charge(idempotency.operation("charge").key(key), &runs).await.unwrap();
+        let outcome =
+            charge(idempotency.operation("charge").key(key).no_payload(), &runs).await.unwrap();
         assert!(matches!(outcome, Outcome::Replayed(_)), "{key}: {outcome:?}");
     }
-    let forgotten = charge(idempotency.operation("charge").key("window"), &runs).await.unwrap();
+    let forgotten =
+        charge(idempotency.operation("charge").key("window").no_payload(), &runs).await.unwrap();
     assert_eq!((forgotten, runs.count()), (executed(4, 1), 4));
 }
 
@@ -46,7 +48,7 @@ async fn filling_a_table_up_brings_back_what_is_gone_and_leaves_what_is_there() 
     let (store, backup, runs) = (Store::open().await, Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     for key in ["kept", "deleted"] {
-        charge(idempotency.operation("charge").key(key), &runs).await.unwrap();
+        charge(idempotency.operation("charge").key(key).no_payload(), &runs).await.unwrap();
     }
     copy(&store, &backup).await;
     store.delete("charge#deleted").await;
@@ -57,7 +59,8 @@ async fn filling_a_table_up_brings_back_what_is_gone_and_leaves_what_is_there() 
     copied.sort_by_key(|one| *one != Copied::Copied);
     assert_eq!(copied, [Copied::Copied, Copied::Kept("COMPLETED")]);
     assert_eq!(store.record("charge#kept").await, kept);
-    let outcome = charge(idempotency.operation("charge").key("deleted"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("deleted").no_payload(), &runs).await.unwrap();
     assert!(matches!(outcome, Outcome::Replayed(_)), "{outcome:?}");
     assert_eq!(runs.count(), 2);
 }
@@ -66,10 +69,12 @@ async fn filling_a_table_up_brings_back_what_is_gone_and_leaves_what_is_there() 
 #[tokio::test]
 async fn a_completion_after_the_backup_wins_over_the_restored_lease() {
     let (old, restored, runs) = (Store::open().await, Store::open().await, Runs::default());
-    charge(old.idempotency().operation("charge").key("k"), &runs).await.unwrap();
+    charge(old.idempotency().operation("charge").key("k").no_payload(), &runs).await.unwrap();
     restored.put(raw::abandoned("charge#k")).await;
     assert_eq!(copy(&old, &restored).await, [Copied::Replaced]);
-    let outcome = charge(restored.idempotency().operation("charge").key("k"), &runs).await.unwrap();
+    let outcome = charge(restored.idempotency().operation("charge").key("k").no_payload(), &runs)
+        .await
+        .unwrap();
     assert!(matches!(outcome, Outcome::Replayed(_)), "{outcome:?}");
     assert_eq!(runs.count(), 1);
 }
@@ -87,7 +92,7 @@ async fn a_blocked_key_is_a_mismatch_under_every_policy() {
         [|policy| policy, |policy| policy.takeover(Takeover::Reject)];
     for policy in policies {
         let operation = idempotency.operation("charge").policy(policy).unwrap();
-        assert_eq!(kind(charge(operation.key("k"), &runs).await), ErrorKind::Mismatch);
+        assert_eq!(kind(charge(operation.key("k").no_payload(), &runs).await), ErrorKind::Mismatch);
     }
     assert!(matches!(block().await.unwrap(), Blocked::Exists(_)));
     assert_eq!((store.record("charge#k").await, runs.count()), (before, 0));

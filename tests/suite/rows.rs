@@ -46,10 +46,11 @@ fn rows(store: &Store) -> Table {
 #[tokio::test]
 async fn a_committed_row_is_read_back_as_it_was() {
     let store = Store::open().await;
-    let outcome = store.idempotency().operation("order").key("42").run(async |execution| {
-        execution.commit("accepted", [rows(&store).put_new(&order())?]).await?;
-        Ok::<_, Error>(String::new())
-    });
+    let outcome =
+        store.idempotency().operation("order").key("42").no_payload().run(async |execution| {
+            execution.commit("accepted", [rows(&store).put_new(&order())?]).await?;
+            Ok::<_, Error>(String::new())
+        });
     assert_eq!(outcome.await.unwrap(), "accepted");
     let stored = store.item("order-42").await.expect("a row");
     assert_eq!(serde_dynamo::from_item::<_, Order>(stored).unwrap(), order());
@@ -63,6 +64,7 @@ async fn a_row_of_json_is_stored_with_its_numbers() {
         .idempotency()
         .operation("order")
         .key("42")
+        .no_payload()
         .run(async |execution| execution.commit(&(), [rows(&store).put(&row)?]).await);
     outcome.await.unwrap();
     let stored = store.item("order-42").await.expect("a row");
@@ -75,21 +77,23 @@ async fn a_new_row_replaces_none() {
     let store = Store::open().await;
     let earlier = Order { cents: 1, ..order() };
     let idempotency = store.idempotency();
-    let outcome = idempotency.operation("order").key("42").run_with_outcome(async |execution| {
-        let table = rows(&store);
-        // Its answer is not this operation's.
-        let other = idempotency
-            .operation("order")
-            .key("earlier")
-            .run(async |execution| execution.commit(&(), [table.put_new(&earlier)?]).await);
-        other.await.map_err(|error| error.into_handler().unwrap_or_else(|error| error))?;
-        let result = execution.commit("accepted", [table.put_new(&order())?]).await;
-        assert_eq!(commit_kind(&result), ErrorKind::ConditionFailed);
-        let error = result.unwrap_err();
-        let found = error.condition_failed().and_then(|failed| failed.item()).expect("the row");
-        assert_eq!(serde_dynamo::from_item::<_, Order>(found.clone()).unwrap(), earlier);
-        Ok::<_, Error>("taken".to_owned())
-    });
+    let outcome =
+        idempotency.operation("order").key("42").no_payload().run_with_outcome(async |execution| {
+            let table = rows(&store);
+            // Its answer is not this operation's.
+            let other = idempotency
+                .operation("order")
+                .key("earlier")
+                .no_payload()
+                .run(async |execution| execution.commit(&(), [table.put_new(&earlier)?]).await);
+            other.await.map_err(|error| error.into_handler().unwrap_or_else(|error| error))?;
+            let result = execution.commit("accepted", [table.put_new(&order())?]).await;
+            assert_eq!(commit_kind(&result), ErrorKind::ConditionFailed);
+            let error = result.unwrap_err();
+            let found = error.condition_failed().and_then(|failed| failed.item()).expect("the row");
+            assert_eq!(serde_dynamo::from_item::<_, Order>(found.clone()).unwrap(), earlier);
+            Ok::<_, Error>("taken".to_owned())
+        });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("taken".to_owned()));
     let stored = store.item("order-42").await.expect("a row");
     assert_eq!(serde_dynamo::from_item::<_, Order>(stored).unwrap(), earlier);
@@ -102,20 +106,21 @@ async fn counters_checks_and_deletions_hold_together_or_not_at_all() {
     store.deposit("seats", 2).await;
     store.deposit("cart", 1).await;
     let book = async |key: &str| {
-        let outcome = idempotency.operation("book").key(key).run_transaction(async || {
-            let items = [
-                table.take("seats", "count", 2)?,
-                table.add("sold", "count", 2)?,
-                table.check_absent("blocked")?,
-                table.check_equals("cart", "count", &1)?,
-            ];
-            let refuse = |failed: &dynamodb_idempotency::ConditionFailed| {
-                let all: Vec<_> = failed.all().map(|(index, _)| index).collect();
-                Some(format!("{all:?}"))
-            };
-            let answer = Transaction::new("booked".to_owned());
-            Ok::<_, Error>(answer.items(items).on_condition_failed(refuse))
-        });
+        let outcome =
+            idempotency.operation("book").key(key).no_payload().run_transaction(async || {
+                let items = [
+                    table.take("seats", "count", 2)?,
+                    table.add("sold", "count", 2)?,
+                    table.check_absent("blocked")?,
+                    table.check_equals("cart", "count", &1)?,
+                ];
+                let refuse = |failed: &dynamodb_idempotency::ConditionFailed| {
+                    let all: Vec<_> = failed.all().map(|(index, _)| index).collect();
+                    Some(format!("{all:?}"))
+                };
+                let answer = Transaction::new("booked".to_owned());
+                Ok::<_, Error>(answer.items(items).on_condition_failed(refuse))
+            });
         outcome.await.unwrap()
     };
     assert_eq!(book("1").await, "booked");
@@ -125,7 +130,7 @@ async fn counters_checks_and_deletions_hold_together_or_not_at_all() {
 
     store.deposit("blocked", 1).await;
     store.deposit("seats", 5).await;
-    let empty = idempotency.operation("empty").key("1").run_transaction(async || {
+    let empty = idempotency.operation("empty").key("1").no_payload().run_transaction(async || {
         let items = [table.delete("cart")?, table.check_exists("blocked")?];
         Ok::<_, Error>(Transaction::new(()).items(items))
     });
@@ -138,24 +143,25 @@ async fn counters_checks_and_deletions_hold_together_or_not_at_all() {
 #[tokio::test]
 async fn a_row_that_dynamodb_cannot_hold_is_refused_before_anything_is_sent() {
     let (store, link) = (Store::open().await, Link::default());
-    let outcome = store.over(&link).operation("order").key("42").run(async |execution| {
-        let mut wrong = order();
-        wrong.lines[0].insert("price".to_owned(), f32::NAN);
-        let error = rows(&store).put(&wrong).unwrap_err();
-        let reason = "`: `lines[0].price` is infinite or not a number";
-        assert!(invalid(&error).ends_with(reason), "{error}");
-        for error in [
-            rows(&store).delete("").unwrap_err(),
-            rows(&store).add("a", "pk", 1).unwrap_err(),
-            rows(&store).check_equals("a", "price", &f64::NAN).unwrap_err(),
-        ] {
-            invalid(&error);
-        }
-        assert_eq!(link.wire.requests(), ["PutItem"]);
-        assert_eq!(status(&store.record("order#42").await), "PENDING");
-        execution.commit("accepted", [rows(&store).put(&order())?]).await?;
-        Ok::<_, Error>(String::new())
-    });
+    let outcome =
+        store.over(&link).operation("order").key("42").no_payload().run(async |execution| {
+            let mut wrong = order();
+            wrong.lines[0].insert("price".to_owned(), f32::NAN);
+            let error = rows(&store).put(&wrong).unwrap_err();
+            let reason = "`: `lines[0].price` is infinite or not a number";
+            assert!(invalid(&error).ends_with(reason), "{error}");
+            for error in [
+                rows(&store).delete("").unwrap_err(),
+                rows(&store).add("a", "pk", 1).unwrap_err(),
+                rows(&store).check_equals("a", "price", &f64::NAN).unwrap_err(),
+            ] {
+                invalid(&error);
+            }
+            assert_eq!(link.wire.requests(), ["PutItem"]);
+            assert_eq!(status(&store.record("order#42").await), "PENDING");
+            execution.commit("accepted", [rows(&store).put(&order())?]).await?;
+            Ok::<_, Error>(String::new())
+        });
     assert_eq!(outcome.await.unwrap(), "accepted");
 }
 
@@ -193,7 +199,7 @@ async fn the_limits_are_those_of_the_store() {
     .into_iter()
     .enumerate()
     {
-        let operation = store.idempotency().operation("order").key(case.to_string());
+        let operation = store.idempotency().operation("order").key(case.to_string()).no_payload();
         let row = json!({"pk": pk, "value": value});
         let outcome = operation.run(async |execution| {
             let item = rows(&store).put(&row);

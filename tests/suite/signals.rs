@@ -48,11 +48,11 @@ fn outcomes(listener: &Listener) -> Vec<String> {
 }
 
 fn operation(idempotency: &Idempotency) -> Call {
-    idempotency.operation("charge").key("k")
+    idempotency.operation("charge").key("k").no_payload()
 }
 
 fn policy_of(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Call {
-    idempotency.operation("charge").policy(change).unwrap().key("k")
+    idempotency.operation("charge").policy(change).unwrap().key("k").no_payload()
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_first_call_is_logged_at_debug_and_other_calls_at_info() {
     let idempotency = store.idempotency();
     charge(operation(&idempotency), &runs).await.unwrap();
     charge(operation(&idempotency), &runs).await.unwrap();
-    charge(operation(&idempotency).payload("another"), &runs).await.unwrap_err();
+    charge(idempotency.operation("charge").key("k").payload("another"), &runs).await.unwrap_err();
     let ended = listener.logged(ENDED);
     let levels: Vec<_> = ended.iter().map(|event| event.level).collect();
     assert_eq!(levels, [Level::DEBUG, Level::INFO, Level::INFO]);
@@ -163,15 +163,17 @@ async fn failures_tell_what_they_leave() {
     let retain = Failure::Retain { max_attempts: 2 };
     decline(with(retain), &runs).await.unwrap_err();
     charge(with(retain), &runs).await.unwrap();
-    let refused = idempotency.operation("charge").segment("b").key("k").run(async |execution| {
-        execution.discard();
-        Ok::<_, String>(())
-    });
+    let refused =
+        idempotency.operation("charge").segment("b").key("k").no_payload().run(async |execution| {
+            execution.discard();
+            Ok::<_, String>(())
+        });
     refused.await.unwrap();
-    let final_one = || idempotency.operation("charge").key("final").replay_errors::<Declined>();
+    let final_one =
+        || idempotency.operation("charge").key("final").no_payload().replay_errors::<Declined>();
     decline_kept(final_one(), &runs).await.unwrap_err();
     decline_kept(final_one(), &runs).await.unwrap_err();
-    let panicking = idempotency.operation("charge").segment("c").key("k");
+    let panicking = idempotency.operation("charge").segment("c").key("k").no_payload();
     let panicking = panicking.run(async |_| -> Result<(), String> { panic!("its own words") });
     std::panic::AssertUnwindSafe(panicking).catch_unwind().await.unwrap_err();
     let expected =
@@ -240,16 +242,17 @@ async fn commits_and_transactions_are_reported_like_other_calls() {
         Ok::<_, String>(1)
     });
     committing.await.unwrap();
-    let whole = || idempotency.operation("charge").key("whole");
+    let whole = || idempotency.operation("charge").key("whole").no_payload();
     for _ in 0..2 {
         let build = async || Ok::<_, String>(Transaction::new(1));
         whole().run_transaction(build).await.unwrap();
     }
-    let nothing = idempotency.operation("charge").key("nothing");
+    let nothing = idempotency.operation("charge").key("nothing").no_payload();
     let failing = async || Err::<Transaction<u8>, _>("declined".to_owned());
     nothing.run_transaction(failing).await.unwrap_err();
     store.put(with(raw::pending("charge#busy"), "owner", s(raw::ANOTHER))).await;
-    let busy = idempotency.operation("charge").policy(|policy| policy).unwrap().key("busy");
+    let busy =
+        idempotency.operation("charge").policy(|policy| policy).unwrap().key("busy").no_payload();
     busy.run_transaction(async || Ok::<_, String>(Transaction::new(1))).await.unwrap_err();
     let reported = outcomes(&listener);
     assert_eq!(reported[..4], ["first", "first", "replay", "not_written"]);
@@ -267,8 +270,8 @@ async fn no_signal_shows_a_key_unless_that_is_chosen() {
         let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
         let idempotency = store.builder(&Link::default()).log_key(choice).build().unwrap();
         let operation = || idempotency.operation("charge").segment("tenant-7").key(key);
-        charge(operation(), &runs).await.unwrap();
-        charge(operation(), &runs).await.unwrap();
+        charge(operation().no_payload(), &runs).await.unwrap();
+        charge(operation().no_payload(), &runs).await.unwrap();
         charge(operation().payload("another"), &runs).await.unwrap_err();
         for (_, fields) in listener.spans() {
             assert_eq!(fields.get("key"), shown.as_ref());

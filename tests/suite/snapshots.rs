@@ -116,7 +116,7 @@ async fn no_request_uses_a_connection_from_before_the_snapshot() {
     hooks.after_restore().await;
     assert_eq!(network.accepted(), opened + 1);
     let charges = (0..opened).map(|number| {
-        let operation = idempotency.operation("charge").key(number.to_string());
+        let operation = idempotency.operation("charge").key(number.to_string()).no_payload();
         charge(operation, &runs)
     });
     for outcome in futures::future::join_all(charges).await {
@@ -130,13 +130,14 @@ async fn the_time_that_has_passed_is_known_before_the_first_call() {
     let (store, runs, link) = (Store::open_in_real_time().await, Runs::default(), Link::default());
     let idempotency = store.over(&link);
     let hooks = idempotency.snapshot_hooks();
-    charge(idempotency.operation("charge").key("before"), &runs).await.unwrap();
+    charge(idempotency.operation("charge").key("before").no_payload(), &runs).await.unwrap();
     hooks.before_snapshot().unwrap();
     // The clock of the restored machine is not set; only the store gives the time.
     link.wire.shift_date(THREE_DAYS);
     hooks.after_restore().await;
     link.wire.forget();
-    let outcome = charge(idempotency.operation("charge").key("after"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("after").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(2, 1));
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"], "no stamp has to be fixed");
 }
@@ -145,7 +146,7 @@ async fn the_time_that_has_passed_is_known_before_the_first_call() {
 async fn no_answer_goes_into_the_snapshot() {
     let (store, runs, link) = (Store::open_in_real_time().await, Runs::default(), Link::default());
     let idempotency = store.builder(&link).local_cache(1 << 20).build().unwrap();
-    let on = || idempotency.operation("charge").key("k");
+    let on = || idempotency.operation("charge").key("k").no_payload();
     charge(on(), &runs).await.unwrap();
     link.wire.forget();
     assert_eq!(charge(on(), &runs).await.unwrap(), replayed(1, 1));
@@ -201,6 +202,7 @@ async fn a_store_that_is_silent_after_the_restore_is_a_warning() {
     link.wire.next("GetItem", Act::LoseRequest);
     hooks.after_restore().await;
     assert_eq!(listener.logged(WARNING).len(), 1);
-    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 1));
 }

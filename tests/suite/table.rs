@@ -39,7 +39,7 @@ async fn the_default_table_has_one_key_and_its_ttl_on() {
 async fn making_a_table_again_changes_nothing() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     let before = store.record("charge#k").await;
     assert!(!idempotency.create_table().await.unwrap(), "it was there");
     assert_eq!(store.record("charge#k").await, before);
@@ -73,7 +73,7 @@ async fn a_composite_key_and_other_names_hold_the_same_record() {
     assert_eq!(keys(&described(&store).await), [("PK", KeyType::Hash), ("SK", KeyType::Range)]);
     assert_eq!(ttl(&store).await.as_deref(), Some("ttl.until"));
     let idempotency = store.idempotency();
-    charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     let record = store.item_at(renamed_key("charge#k")).await.unwrap();
     let mut names: Vec<&str> = record.keys().map(String::as_str).collect();
     names.sort_unstable();
@@ -98,7 +98,7 @@ async fn a_composite_key_and_other_names_hold_the_same_record() {
 async fn every_write_works_with_other_names() {
     let (store, runs) = (Store::with_schema(renamed()).await, Runs::default());
     let idempotency = store.idempotency();
-    let operation = |key: &str| idempotency.operation("charge").key(key);
+    let operation = |key: &str| idempotency.operation("charge").key(key).no_payload();
     // Release, and keep a failure.
     handlers(decline(operation("a"), &runs).await);
     let released = store.item_at(renamed_key("charge#a")).await.unwrap();
@@ -110,14 +110,14 @@ async fn every_write_works_with_other_names() {
     let (gate, later) = (Gate::default(), store.over(&Link::later(3600)));
     let (first, ()) = tokio::join!(charge_held(operation("b"), &runs, &gate), async {
         gate.reached().await;
-        let second = charge(later.operation("charge").key("b"), &runs).await;
+        let second = charge(later.operation("charge").key("b").no_payload(), &runs).await;
         assert_eq!(second.unwrap(), executed(4, 2));
         gate.open();
     });
     assert!(first.unwrap().is_replayed());
     // Replace what is past its retention.
     let after_retention = store.over(&Link::later(3 * 86_400));
-    let again = charge(after_retention.operation("charge").key("b"), &runs).await;
+    let again = charge(after_retention.operation("charge").key("b").no_payload(), &runs).await;
     assert_eq!(again.unwrap(), executed(5, 1));
 }
 
@@ -129,7 +129,7 @@ async fn a_record_without_the_ttl_attribute_is_an_error_that_names_it() {
     let builder = Idempotency::builder(store.client(&Link::default()), store.table());
     let schema = TableSchema::default().ttl_attribute("ttl");
     let renamed = builder.schema(schema).build().unwrap();
-    let error = charge(renamed.operation("charge").key("k"), &runs).await.unwrap_err();
+    let error = charge(renamed.operation("charge").key("k").no_payload(), &runs).await.unwrap_err();
     let error = error.idempotency().expect("an error of the crate");
     assert_eq!(error.kind(), ErrorKind::UnknownRecord);
     assert!(error.to_string().contains("its attribute `ttl`"), "{error}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Failure, InProgress};
-use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Outcome, Policy};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, KeyedOperation, Outcome, Policy};
 
 use crate::support::gate::patiently;
 use crate::support::{
@@ -12,6 +12,10 @@ use crate::support::{
 };
 
 fn waiting(idempotency: &Idempotency, timeout: Duration) -> Call {
+    keyed(idempotency, timeout).no_payload()
+}
+
+fn keyed(idempotency: &Idempotency, timeout: Duration) -> KeyedOperation {
     let wait = InProgress::Wait { timeout };
     idempotency.operation("charge").policy(|policy| policy.in_progress(wait)).unwrap().key("k")
 }
@@ -24,7 +28,7 @@ async fn a_waiting_repeat_gets_the_running_ones_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
     let (first, second, ()) = tokio::join!(
-        charge_held(owner.operation("charge").key("k"), &runs, &handler),
+        charge_held(owner.operation("charge").key("k").no_payload(), &runs, &handler),
         async {
             handler.reached().await;
             charge(waiting(&waiter, LONG), &runs).await
@@ -42,7 +46,7 @@ async fn a_waiting_repeat_gets_the_running_ones_answer() {
 async fn a_waiting_repeat_runs_when_the_running_one_fails() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
-    let failing = owner.operation("charge").key("k").run(async |_| {
+    let failing = owner.operation("charge").key("k").no_payload().run(async |_| {
         handler.pass().await;
         Err::<(), _>(Declined { run: runs.add() })
     });
@@ -96,7 +100,8 @@ async fn no_handler_starts_without_time_for_its_answer() {
             store.put(record.clone()).await;
         }
         let retain = |policy: Policy| policy.failure(Failure::Retain { max_attempts: 2 });
-        let operation = || idempotency.operation("charge").policy(retain).unwrap().key("k");
+        let operation =
+            || idempotency.operation("charge").policy(retain).unwrap().key("k").no_payload();
         for _ in 0..2 {
             let soon = link.clock.in_secs(0) + Duration::from_millis(400);
             let result = charge(operation().deadline(soon), &runs).await;
@@ -124,7 +129,7 @@ async fn a_mismatch_does_not_wait() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::pending("charge#k")).await;
     let idempotency = store.over(&link);
-    let other = waiting(&idempotency, LONG).payload("other");
+    let other = keyed(&idempotency, LONG).payload("other");
     assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
     assert_eq!(link.wire.requests(), ["PutItem"]);
 }
@@ -143,7 +148,7 @@ async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
     let wait = InProgress::Wait { timeout: Duration::from_secs(7200) };
     let builder = store.builder(&link).policy(|policy| policy.in_progress(wait));
     let idempotency = builder.build().unwrap();
-    let call = charge(idempotency.operation("charge").key("k"), &runs);
+    let call = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
     let (result, ()) = tokio::join!(call, async {
         look.reached().await;
         link.wire.shift_date(3600);

@@ -66,7 +66,8 @@ async fn wait(waiting: u32) -> Result<usize> {
     for n in 0..waiting {
         let idempotency = idempotency.clone();
         tasks.push(tokio::spawn(async move {
-            let operation = idempotency.operation("payments").key(format!("order-{n}"));
+            let operation =
+                idempotency.operation("payments").key(format!("order-{n}")).no_payload();
             let handler = async |_| {
                 started.add_permits(1);
                 Ok::<_, Infallible>(gate.acquire().await.is_ok())

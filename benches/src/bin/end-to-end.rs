@@ -228,7 +228,8 @@ impl Work {
     /// Leaves a handler at work that never ends.
     async fn occupy(&self, n: usize) -> Result<()> {
         let hour = |policy: Policy| policy.lease(Lease::Fixed(HOUR));
-        let call = self.idempotency.operation("payments").policy(hour)?.key(self.key(n));
+        let call =
+            self.idempotency.operation("payments").policy(hour)?.key(self.key(n)).no_payload();
         let (starts, started) = oneshot::channel();
         tokio::spawn(async move {
             let handler = async |_| {
@@ -269,7 +270,7 @@ impl Work {
 }
 
 async fn ours(idempotency: &Idempotency, key: String) -> Result<Case> {
-    let operation = idempotency.operation("payments").key(key);
+    let operation = idempotency.operation("payments").key(key).no_payload();
     let handler = async |_| Ok::<_, Infallible>(ANSWER.to_owned());
     match operation.run_with_outcome(handler).await {
         Ok(Outcome::Executed(_)) => Ok(Case::First),

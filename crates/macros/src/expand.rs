@@ -9,17 +9,20 @@ use syn::{
     AttrStyle, Attribute, Error, Expr, FnArg, Ident, ItemFn, Pat, Result, ReturnType, Token,
 };
 
-/// One argument of the attribute: `name = value`.
+/// One argument of the attribute: `name = value`, or a name alone.
 struct Argument {
     name: Ident,
-    value: Expr,
+    value: Option<Expr>,
 }
 
 impl Parse for Argument {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let name = input.parse()?;
+        let name: Ident = input.parse()?;
+        if name == NO_PAYLOAD {
+            return Ok(Self { name, value: None });
+        }
         input.parse::<Token![=]>()?;
-        Ok(Self { name, value: input.parse()? })
+        Ok(Self { name, value: Some(input.parse()?) })
     }
 }
 
@@ -39,7 +42,7 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
         return Err(Error::new(function.sig.ident.span(), message));
     };
     let idempotency = arguments.idempotency(&function)?;
-    let Arguments { scope, key, execution, of_operation, of_call, .. } = &arguments;
+    let Arguments { scope, key, payload, execution, of_operation, of_call, .. } = &arguments;
     let execution = execution.as_ref().map_or_else(|| quote!(_), |name| quote!(#name));
     let key = quote_spanned! {at(key)=> ::std::string::ToString::to_string(&(#key)) };
     let ItemFn { attrs, vis, sig, block } = &function;
@@ -57,12 +60,22 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
                 .operation(#scope)
                 #(#of_operation)*
                 .key(#key)
+                #payload
                 #(#of_call)*
                 .run(async move |#execution: ::dynamodb_idempotency::Execution| -> #own { #(#statements)* })
                 .await
         }
     })
 }
+
+/// The argument that has no value.
+const NO_PAYLOAD: &str = "no_payload";
+
+/// The arguments of which a call has exactly one: the methods of `KeyedOperation`.
+const PAYLOADS: [&str; 4] = ["payload", "payload_bytes", "fingerprint", NO_PAYLOAD];
+
+const PAYLOAD_MISSING: &str = "`payload = ..` is missing: add it, or `no_payload` if the key alone identifies \
+                               the request";
 
 /// `#[async_trait]` removes the `async` before this attribute sees the function.
 const NOT_ASYNC: &str = "an idempotent function is `async`; in an `#[async_trait]` impl, write the plain call, \
@@ -86,6 +99,8 @@ fn at(written: &impl Spanned) -> Span {
 struct Arguments {
     scope: Expr,
     key: Expr,
+    /// The method of `KeyedOperation`.
+    payload: TokenStream,
     idempotency: Option<Expr>,
     execution: Option<Ident>,
     /// The methods of `Operation`, in the order of the arguments.
@@ -98,12 +113,21 @@ impl Arguments {
     fn of(tokens: TokenStream) -> Result<Self> {
         let parse = Punctuated::<Argument, Token![,]>::parse_terminated;
         let (mut scope, mut key, mut idempotency, mut execution) = (None, None, None, None);
+        let mut payload = None;
         let (mut of_operation, mut of_call) = (Vec::new(), Vec::new());
         let mut seen: Vec<Ident> = Vec::new();
         for Argument { name, value } in syn::parse::Parser::parse2(parse, tokens)? {
             if seen.contains(&name) {
                 return Err(Error::new(name.span(), format!("`{name}` is given twice")));
             }
+            if PAYLOADS.iter().any(|payload| name == payload) && payload.is_some() {
+                let message = format!("`{name}` is a second payload: a call has one");
+                return Err(Error::new(name.span(), message));
+            }
+            let Some(value) = value else {
+                payload = Some(quote! { .#name() });
+                continue;
+            };
             match name.to_string().as_str() {
                 "scope" => scope = Some(value),
                 "key" => key = Some(value),
@@ -111,7 +135,8 @@ impl Arguments {
                 "execution" => execution = Some(named(&value)?),
                 "policy" => of_operation.push(quote! { .#name(#value)? }),
                 "segment" => of_operation.push(quote! { .#name(#value) }),
-                "payload" => of_call.push(quote_spanned! {at(&value)=> .payload(&(#value)) }),
+                "payload" => payload = Some(quote_spanned! {at(&value)=> .payload(&(#value)) }),
+                "payload_bytes" | "fingerprint" => payload = Some(quote! { .#name(#value) }),
                 "run" | "run_with_outcome" | "run_transaction" | "run_transaction_with_outcome" => {
                     let message = format!("`{name}` ends the call: write the plain call instead");
                     return Err(Error::new(name.span(), message));
@@ -123,7 +148,8 @@ impl Arguments {
         let missing = |what| Error::new(Span::call_site(), format!("`{what} = ..` is missing"));
         let scope = scope.ok_or_else(|| missing("scope"))?;
         let key = key.ok_or_else(|| missing("key"))?;
-        Ok(Self { scope, key, idempotency, execution, of_operation, of_call })
+        let payload = payload.ok_or_else(|| Error::new(Span::call_site(), PAYLOAD_MISSING))?;
+        Ok(Self { scope, key, payload, idempotency, execution, of_operation, of_call })
     }
 
     /// The expression for the `Idempotency`: that of the attribute, or the function's argument of that name.
@@ -178,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_error_points_at_what_is_wrong() {
-        let good = "scope = \"charge\", key = order.id";
+        let good = "scope = \"charge\", key = order.id, no_payload";
         for (arguments, function, message, at) in [
             ("scope = \"a\", key = b, scope = \"c\"", PAY, "`scope` is given twice", "scope"),
             (
@@ -194,6 +220,19 @@ mod tests {
                 "run",
             ),
             ("scope \"a\"", PAY, "expected `=`", "\"a\""),
+            (
+                "scope = \"a\", key = b, payload = c, no_payload",
+                PAY,
+                "`no_payload` is a second payload: a call has one",
+                "no_payload",
+            ),
+            (
+                "scope = \"a\", key = b, no_payload, fingerprint = c",
+                PAY,
+                "`fingerprint` is a second payload: a call has one",
+                "fingerprint",
+            ),
+            ("scope = \"a\", key = b, no_payload = c", PAY, "expected `,`", "="),
             (good, "fn pay(idempotency: &Idempotency) -> Answer {}", NOT_ASYNC, "fn"),
             (
                 good,
@@ -210,6 +249,7 @@ mod tests {
         {
             assert_eq!(rejected(arguments, PAY).0, format!("`{missing} = ..` is missing"));
         }
+        assert_eq!(rejected("scope = \"a\", key = b", PAY).0, PAYLOAD_MISSING);
         let (said, at) = rejected(good, "async fn pay(order: &Order) -> Answer {}");
         assert!(said.starts_with("no argument is named `idempotency`"), "{said}");
         assert_eq!(at, "pay");
@@ -222,7 +262,7 @@ mod tests {
             let __tracing_attr_span = span!();
             Instrument::instrument(async move { body() }, __tracing_attr_span).await
         }";
-        let (said, at) = rejected("scope = \"charge\", key = 7", function);
+        let (said, at) = rejected("scope = \"charge\", key = 7, no_payload", function);
         assert!(
             said.starts_with("`#[idempotent]` must be above `#[tracing::instrument]`"),
             "{said}"
@@ -232,7 +272,7 @@ mod tests {
 
     #[test]
     fn it_expands_to_the_plain_call() {
-        let arguments = "scope = \"charge\", key = order.id, payload = order, deadline = end, execution = execution, policy = patient";
+        let arguments = "scope = \"charge\", key = order.id, deadline = end, payload = order, execution = execution, policy = patient";
         let expanded = expand(tokens(arguments), tokens(PAY)).expect("it expands");
         let expected = tokens(
             "async fn pay(idempotency: &Idempotency, order: &Order) -> Answer {
@@ -252,8 +292,24 @@ mod tests {
     }
 
     #[test]
+    fn each_way_to_set_the_payload_directly_follows_the_key() {
+        for (argument, method) in [
+            ("no_payload", ".no_payload()"),
+            ("payload = order", ".payload(&(order))"),
+            ("payload_bytes = order.bytes()", ".payload_bytes(order.bytes())"),
+            ("fingerprint = print", ".fingerprint(print)"),
+        ] {
+            let arguments = format!("scope = \"charge\", deadline = end, {argument}, key = 7");
+            let expanded = expand(tokens(&arguments), tokens(PAY)).expect("it expands");
+            let text = expanded.to_string().replace(' ', "");
+            let call = format!("::to_string(&(7))){method}.deadline(end).run(");
+            assert!(text.contains(&call), "{text}");
+        }
+    }
+
+    #[test]
     fn an_inner_attribute_of_the_body_moves_to_the_function() {
-        let arguments = "scope = \"charge\", key = order.id";
+        let arguments = "scope = \"charge\", key = order.id, no_payload";
         let expand = |function: &str| {
             expand(tokens(arguments), tokens(function)).expect("it expands").to_string()
         };

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Error> {
     let idempotency = sandbox.builder().answer_codec(codec).reject_plain_answers().build()?;
 
     for call in ["first", "second"] {
-        let operation = idempotency.operation("charge").key("order-42");
+        let operation = idempotency.operation("charge").key("order-42").payload(&1200);
         let outcome = operation
             .run_with_outcome(async |_| Ok::<_, std::io::Error>(format!("the {call} call's IBAN")))
             .await?;

@@ -71,7 +71,7 @@ fn after_a_rotation_the_old_key_still_reads_and_the_new_one_writes() {
 }
 
 async fn charge(idempotency: &Idempotency) -> Result<Outcome<String>, RunError<std::io::Error>> {
-    let operation = idempotency.operation("charge").key("order-42");
+    let operation = idempotency.operation("charge").key("order-42").payload(&1200);
     operation.run_with_outcome(async |_| Ok("DE02120300000000202051".to_owned())).await
 }
 

@@ -31,7 +31,7 @@
 //!
 //! /// A separate function: the crate's errors become problems, the handler's its own responses.
 //! async fn report(State(idempotency): State<Idempotency>) -> Result<String, RunError<StatusCode>> {
-//!     let report = idempotency.operation("report").key("2026-11");
+//!     let report = idempotency.operation("report").key("2026-11").no_payload();
 //!     report.run(async |_| Err(StatusCode::SERVICE_UNAVAILABLE)).await
 //! }
 //!

@@ -79,7 +79,7 @@ impl<T> Transaction<T> {
     /// # doc_examples::run(async |_, idempotency| {
     /// use dynamodb_idempotency::Transaction;
     ///
-    /// let order = || idempotency.operation("orders").key("42");
+    /// let order = || idempotency.operation("orders").key("42").payload("a pen");
     /// let build = async || Ok::<_, std::io::Error>(Transaction::new("accepted".to_owned()));
     /// assert_eq!(order().run_transaction(build).await?, "accepted");
     /// assert_eq!(order().run_transaction(build).await?, "accepted"); // the stored answer
@@ -96,7 +96,7 @@ impl<T> Transaction<T> {
     /// # doc_examples::run(async |sandbox, idempotency| {
     /// use dynamodb_idempotency::{Outcome, Transaction};
     ///
-    /// let transfer = idempotency.operation("transfers").key("order-42");
+    /// let transfer = idempotency.operation("transfers").key("order-42").payload(&20);
     /// let refused = async || {
     ///     Ok::<_, std::io::Error>(Transaction::discard("nothing to transfer".to_owned()))
     /// };
@@ -135,7 +135,7 @@ impl<T> Transaction<T> {
     /// let row = AttributeValue::S("receipt-42".to_owned());
     /// let put = Put::builder().table_name(sandbox.table()).item("pk", row.clone()).build()?;
     /// let put = TransactWriteItem::builder().put(put).build();
-    /// let book = idempotency.operation("book").key("order-42");
+    /// let book = idempotency.operation("book").key("order-42").no_payload();
     /// book.run_transaction(async || {
     ///     Ok::<_, std::io::Error>(Transaction::new("booked".to_owned()).items([put]))
     /// })
@@ -179,6 +179,7 @@ impl<T> Transaction<T> {
     /// let outcome = idempotency
     ///     .operation("transfers")
     ///     .key("order-42")
+    ///     .payload(&20)
     ///     .run_transaction_with_outcome(async || {
     ///         let answer = Transaction::new("transferred".to_owned());
     ///         Ok::<_, std::io::Error>(answer.items([debit]).on_condition_failed(refuse))

@@ -182,7 +182,8 @@ impl Scope {
 /// let operation = idempotency
 ///     .operation("sign-up")
 ///     .policy(|policy| policy.key_form(KeyForm::Sha256))?
-///     .key("ada@example.com");
+///     .key("ada@example.com")
+///     .no_payload();
 /// # Ok(())
 /// # }
 /// ```

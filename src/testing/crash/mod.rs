@@ -43,7 +43,7 @@ const MAX_STANDSTILLS: u32 = 60;
 ///
 /// every_crash(async |world: World| {
 ///     let answer = world.call(async |process| {
-///         let operation = process.idempotency().operation("greet").key("k");
+///         let operation = process.idempotency().operation("greet").key("k").no_payload();
 ///         operation.run(async |_| Ok::<_, std::io::Error>("hello".to_owned())).await
 ///     });
 ///     assert_eq!(answer.await.unwrap(), "hello");
@@ -85,7 +85,7 @@ pub fn every_crash(test: impl AsyncFnMut(World)) {
 ///
 /// EveryCrash::new().repeats(2).longest_call(Duration::from_secs(60)).run(async |world: World| {
 ///     let answer = world.call(async |process| {
-///         let operation = process.idempotency().operation("greet").key("k");
+///         let operation = process.idempotency().operation("greet").key("k").no_payload();
 ///         operation.run(async |_| Ok::<_, std::io::Error>("hello".to_owned())).await
 ///     });
 ///     assert_eq!(answer.await.unwrap(), "hello");

@@ -473,7 +473,7 @@ async fn sleep(millis: u64) {
 ///
 /// every_crash(async |world: World| {
 ///     let answer = world.call(async |process| {
-///         let operation = process.idempotency().operation("greet").key("k");
+///         let operation = process.idempotency().operation("greet").key("k").no_payload();
 ///         operation.run(async |_| Ok::<_, std::io::Error>("hello".to_owned())).await
 ///     });
 ///     assert_eq!(answer.await.unwrap(), "hello");
@@ -502,7 +502,7 @@ impl World {
     ///
     /// every_crash(async |world: World| {
     ///     let answer = world.call(async |process| {
-    ///         let operation = process.idempotency().operation("count").key("k");
+    ///         let operation = process.idempotency().operation("count").key("k").no_payload();
     ///         operation.run(async |_| Ok::<_, std::io::Error>(1)).await
     ///     });
     ///     assert_eq!(answer.await.unwrap(), 1);
@@ -532,7 +532,7 @@ impl World {
     /// every_crash(async |world: World| {
     ///     let charges = Cell::new(0);
     ///     let call = async |process: Process| {
-    ///         let operation = process.idempotency().operation("charge").key("k");
+    ///         let operation = process.idempotency().operation("charge").key("k").no_payload();
     ///         let charge = async |_| {
     ///             charges.set(charges.get() + 1);
     ///             world.point("charged").await;
@@ -592,7 +592,7 @@ impl World {
     ///         world.point("sent").await;
     ///     };
     ///     let answer = world.call(async |process| {
-    ///         let operation = process.idempotency().operation("welcome").key("user-7");
+    ///         let operation = process.idempotency().operation("welcome").key("user-7").no_payload();
     ///         operation.run(async |_| { send().await; Ok::<_, std::io::Error>(()) }).await
     ///     });
     ///     assert!(answer.await.is_ok());
@@ -832,7 +832,8 @@ impl Drop for Current {
 /// every_crash(async |world: World| {
 ///     let answer = world.call(async |process| {
 ///         let idempotency = process.idempotency();
-///         idempotency.operation("greet").key("k").run(async |_| Ok::<_, std::io::Error>(1)).await
+///         let operation = idempotency.operation("greet").key("k").no_payload();
+///         operation.run(async |_| Ok::<_, std::io::Error>(1)).await
 ///     });
 ///     assert_eq!(answer.await.unwrap(), 1);
 /// });
@@ -857,7 +858,7 @@ impl Process {
     ///
     /// every_crash(async |world: World| {
     ///     let answer = world.call(async |process| {
-    ///         let operation = process.idempotency().operation("greet").key("k");
+    ///         let operation = process.idempotency().operation("greet").key("k").no_payload();
     ///         operation.run(async |_| Ok::<_, std::io::Error>(1)).await
     ///     });
     ///     assert_eq!(answer.await.unwrap(), 1);
@@ -880,7 +881,7 @@ impl Process {
     /// every_crash(async |world: World| {
     ///     let answer = world.call(async |process| {
     ///         let builder = process.builder().policy(|policy| policy.takeover(Takeover::Reject));
-    ///         let operation = builder.build().unwrap().operation("greet").key("k");
+    ///         let operation = builder.build().unwrap().operation("greet").key("k").no_payload();
     ///         operation.run(async |_| Ok::<_, std::io::Error>(1)).await
     ///     });
     ///     answer.await.unwrap_or(0); // an error after a crash: takeovers are rejected

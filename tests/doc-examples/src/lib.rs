@@ -51,7 +51,7 @@ async fn abandoned(
     idempotency: &Idempotency,
 ) -> Result<Abandoned, Box<dyn Error + Send + Sync>> {
     type Shipped = Result<String, RunError<io::Error>>;
-    let order = || idempotency.operation("order").key("42");
+    let order = || idempotency.operation("order").key("42").no_payload();
     let charged = Notify::new();
     let owner = order().run(async |execution| -> Shipped {
         execution.step("charge", async { Ok::<_, io::Error>("ch_1".to_owned()) }).await?;
@@ -93,10 +93,12 @@ pub fn with_condition_failed(refuse: impl FnOnce(&ConditionFailed) + Send + 'sta
             Some("insufficient funds".to_owned())
         };
         let answer =
-            idempotency.operation("transfers").key("order-42").run_transaction(async || {
-                let answer = Transaction::new("transferred".to_owned());
-                Ok::<_, io::Error>(answer.items([debit]).on_condition_failed(refused))
-            });
+            idempotency.operation("transfers").key("order-42").no_payload().run_transaction(
+                async || {
+                    let answer = Transaction::new("transferred".to_owned());
+                    Ok::<_, io::Error>(answer.items([debit]).on_condition_failed(refused))
+                },
+            );
         assert_eq!(answer.await?, "insufficient funds");
         Ok(())
     });

@@ -28,7 +28,7 @@ async fn work(idempotency: &Idempotency, client: &Client) {
     business(client).await;
     idempotency.create_table().await.expect("the table can be made");
     for _ in 0..2 {
-        let charge = idempotency.operation("charge").key("order-42");
+        let charge = idempotency.operation("charge").key("order-42").no_payload();
         let answer = charge.run(async |_| {
             business(client).await;
             Ok::<_, Infallible>("paid".to_owned())

@@ -140,7 +140,7 @@ async fn charge(
     idempotency: &Idempotency,
     runs: &Runs,
 ) -> Result<Outcome<String>, RunError<String>> {
-    outcome(idempotency.operation("charge").key("k"), runs).await
+    outcome(idempotency.operation("charge").key("k").no_payload(), runs).await
 }
 
 fn executed() -> Outcome<String> {
@@ -172,7 +172,7 @@ fn bytes(record: &Item) -> Vec<u8> {
 }
 
 async fn step(idempotency: &Idempotency, name: &str, runs: &Runs) -> Result<String, String> {
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     let ran = operation.run(async |execution| {
         let work = async {
             runs.add();

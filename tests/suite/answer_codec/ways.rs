@@ -53,7 +53,7 @@ impl Way {
         runs: &Runs,
     ) -> String {
         let with = |change: &dyn Fn(Policy) -> Policy| {
-            idempotency.operation("charge").policy(change).unwrap().key("k")
+            idempotency.operation("charge").policy(change).unwrap().key("k").no_payload()
         };
         let operation = with(&|policy| policy);
         let ran = || {

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 #[cfg(feature = "admin")]
+use serde::Serialize;
+
 use dynamodb_idempotency::admin::Select;
 use dynamodb_idempotency::policy::{Failure, KeyForm, Takeover};
 use dynamodb_idempotency::{
@@ -84,11 +86,15 @@ fn an_ear_hears_a_canary() {
 }
 
 fn charge(idempotency: &Idempotency) -> Call {
-    idempotency.operation("charge").key(KEY)
+    idempotency.operation("charge").key(KEY).no_payload()
+}
+
+fn with_payload<P: Serialize + ?Sized>(idempotency: &Idempotency, payload: &P) -> Call {
+    idempotency.operation("charge").key(KEY).payload(payload)
 }
 
 fn policy_of(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Call {
-    idempotency.operation("charge").policy(change).unwrap().key(KEY)
+    idempotency.operation("charge").policy(change).unwrap().key(KEY).no_payload()
 }
 
 async fn run(operation: Call) -> Result<String, RunError<Infallible>> {
@@ -104,9 +110,12 @@ async fn a_function_that_is_refused_tells_neither_key_nor_payload() {
     let (store, link, mut ear) = (Store::open().await, Link::without_retries(), Ear::new());
     let idempotency = store.over(&link);
     let operation = || charge(&idempotency);
-    ear.refused("a long key", run(idempotency.operation("charge").key(KEY.repeat(200))).await);
+    ear.refused(
+        "a long key",
+        run(idempotency.operation("charge").key(KEY.repeat(200)).no_payload()).await,
+    );
     let no_json = HashMap::from([((PAYLOAD, 1), 1)]);
-    ear.refused("no JSON", run(operation().payload(&no_json)).await);
+    ear.refused("no JSON", run(with_payload(&idempotency, &no_json)).await);
     let past = made_up_time::now() - Duration::from_secs(5);
     ear.refused("no time", run(operation().deadline(past)).await);
 
@@ -114,7 +123,7 @@ async fn a_function_that_is_refused_tells_neither_key_nor_payload() {
     ear.check("a first run");
     run(operation()).await.unwrap();
     ear.check("a replay");
-    ear.refused("another request", run(operation().payload(PAYLOAD)).await);
+    ear.refused("another request", run(with_payload(&idempotency, PAYLOAD)).await);
     let number = operation().run(async |_| Ok::<_, Infallible>(0_u32)).await;
     ear.refused("another type", number);
 
@@ -183,7 +192,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
     ear.check("too large");
     ear.refused("what was too large", run(charge(&idempotency)).await);
 
-    let other = || idempotency.operation("other").key(KEY);
+    let other = || idempotency.operation("other").key(KEY).no_payload();
     let stored = other().run(async |execution: Execution| {
         let step = async { Ok::<_, Infallible>(PAYLOAD.to_owned()) };
         execution.step("reserve", step).await.map_err(|error| error.to_string())?;
@@ -201,7 +210,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
     }
     ear.check("a step of another type");
 
-    let lost = idempotency.operation("lost").key(KEY).run(async |_| {
+    let lost = idempotency.operation("lost").key(KEY).no_payload().run(async |_| {
         store.put(raw::completed(&format!("lost#{KEY}"), "\"theirs\"")).await;
         Ok::<_, Infallible>(PAYLOAD.to_owned())
     });

@@ -253,7 +253,7 @@ async fn a_transaction_that_is_refused_is_a_problem() {
         let items = vec![count(&table, "e"), check(&table, "nothing")];
         let idempotency = idempotency.clone();
         async move {
-            let operation = idempotency.operation("transfer").key("k");
+            let operation = idempotency.operation("transfer").key("k").no_payload();
             let built = async || match &body[..] {
                 b"\"declined\"" => Err(StatusCode::IM_A_TEAPOT),
                 _ => Ok(Transaction::new("transferred".to_owned()).items(items)),

@@ -156,7 +156,7 @@ async fn a_functions_commit_in_an_http_handler_is_an_error_and_the_reverse() {
     .await;
     let store = crate::support::Store::open().await;
     let idempotency = store.idempotency();
-    let answer = idempotency.operation("o").key("k").run(async |execution| {
+    let answer = idempotency.operation("o").key("k").no_payload().run(async |execution| {
         let wrong = execution.commit_response(&paid(1), []).await;
         is_wrong_kind_of_answer(&wrong);
         Ok::<_, Error>(1)

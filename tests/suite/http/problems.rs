@@ -257,7 +257,7 @@ async fn a_functions_answer_is_not_sent_to_a_client() {
     everywhere(async |site| {
         let idempotency = site.store.idempotency();
         for key in ["same", "other"] {
-            let operation = idempotency.operation(site.scope()).key(key);
+            let operation = idempotency.operation(site.scope()).key(key).no_payload();
             charge(operation, &site.runs).await.unwrap();
         }
         let nothing = Fingerprint::builder().finish();
@@ -283,7 +283,7 @@ async fn an_http_answer_is_not_given_to_a_function() {
         let idempotency = site.store.idempotency();
         let expected = [("same", ErrorKind::AnswerUnreadable), ("other", ErrorKind::Mismatch)];
         for (key, expected) in expected {
-            let operation = idempotency.operation(site.scope()).key(key);
+            let operation = idempotency.operation(site.scope()).key(key).no_payload();
             assert_eq!(kind(charge(operation, &site.runs).await), expected);
         }
         assert_eq!(site.runs.count(), 2);

@@ -60,7 +60,7 @@ async fn call(
     shape: Shape,
     runs: &Runs,
 ) -> Result<Outcome<String>, String> {
-    let operation = idempotency.operation("charge").policy(patient).unwrap().key("k");
+    let operation = idempotency.operation("charge").policy(patient).unwrap().key("k").no_payload();
     let effect = || count(store.table(), "effect");
     match shape {
         Shape::Plain => charge(operation, runs).await.map_err(|error| error.to_string()),

@@ -21,10 +21,11 @@ async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>,
     let (link, gate) = (Link::default(), Gate::default());
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", act(gate.clone()));
-    let result = idempotency.operation("charge").key("k").run_with_outcome(async |execution| {
-        drop_commit(&execution, "booked", store, &gate).await;
-        Ok::<_, Error>("not waited for".to_owned())
-    });
+    let result =
+        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
+            drop_commit(&execution, "booked", store, &gate).await;
+            Ok::<_, Error>("not waited for".to_owned())
+        });
     result.await.map_err(|error| kind::<(), _>(Err::<(), RunError<Error>>(error)))
 }
 
@@ -46,7 +47,7 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         let answer = if large { "x".repeat(100_000) } else { "first".to_owned() };
         link.wire.next("TransactWriteItems", Act::HoldResponse(gate.clone()));
         let idempotency = store.over(&link);
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let outcome = operation.run_with_outcome(async |execution| {
             drop_commit(&execution, &answer, &store, &gate).await;
             let second = execution.commit("second", [count(store.table(), "other")]).await;
@@ -57,7 +58,7 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         let (effect, other) = (store.counted("effect").await, store.counted("other").await);
         assert_eq!((effect, other), (1, 0));
         let idempotency = store.idempotency();
-        let operation = idempotency.operation("charge").key("k");
+        let operation = idempotency.operation("charge").key("k").no_payload();
         let repeat = operation.run_with_outcome(async |_| Err::<String, _>("it runs again")).await;
         assert_eq!(repeat.unwrap(), Outcome::Replayed(answer));
     }

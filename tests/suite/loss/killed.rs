@@ -66,7 +66,7 @@ struct Orders {
 async fn act(idempotency: &Idempotency, table: &str, way: Way, key: &str) -> String {
     let effect = count(table, &format!("effect {key}"));
     let poor = || debit(table, "missing account", 1);
-    let operation = idempotency.operation("o").key(key);
+    let operation = idempotency.operation("o").key(key).no_payload();
     match way {
         Way::Commit | Way::CommitOfATaker => {
             let answer = operation.run(async |execution: Execution| {

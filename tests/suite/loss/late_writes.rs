@@ -17,7 +17,7 @@ async fn a_late_acquisition_of_ones_own_is_acquired_once() {
     link.wire.next("PutItem", Act::ArriveLate(late.clone()));
     link.wire.next("PutItem", Act::HoldRequest(second.clone()));
     let idempotency = store.over(&link);
-    let run = charge(idempotency.operation("charge").key("k"), &runs);
+    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         second.reached().await;
         late.open();
@@ -37,8 +37,8 @@ async fn a_late_release_does_not_free_the_next_owners_key() {
     let (late, handler) = (Gate::default(), Gate::default());
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
-    handlers(decline(idempotency.operation("charge").key("k"), &runs).await);
-    let next = charge_held(idempotency.operation("charge").key("k"), &runs, &handler);
+    handlers(decline(idempotency.operation("charge").key("k").no_payload(), &runs).await);
+    let next = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
     let (next, ()) = tokio::join!(next, async {
         handler.reached().await;
         let before = store.record("charge#k").await;
@@ -58,7 +58,12 @@ async fn a_late_kept_failure_does_not_fail_the_next_attempt() {
     let idempotency = store.over(&link);
     let retain = Failure::Retain { max_attempts: 5 };
     let operation = || {
-        idempotency.operation("charge").policy(|policy| policy.failure(retain)).unwrap().key("k")
+        idempotency
+            .operation("charge")
+            .policy(|policy| policy.failure(retain))
+            .unwrap()
+            .key("k")
+            .no_payload()
     };
     handlers(decline(operation(), &runs).await);
     let next = charge_held(operation(), &runs, &handler);
@@ -80,7 +85,8 @@ async fn a_late_completion_of_ones_own_rewrites_the_same_bytes() {
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
-    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 1));
     let before = store.record("charge#k").await;
     late.open();
@@ -94,7 +100,8 @@ async fn a_late_stamp_does_not_touch_the_completed_record() {
     let link = Link::without_retries().clock(LocalClock::off_by(-200));
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
-    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 1));
     assert_eq!(link.wire.count("UpdateItem"), 2);
     let before = store.record("charge#k").await;
@@ -112,7 +119,7 @@ async fn a_late_renewal_does_not_shorten_the_lease() {
     let renewed = Lease::Renewed(Duration::from_secs(3));
     let builder = store.builder(&link).policy(|policy| policy.lease(renewed));
     let idempotency = builder.build().unwrap();
-    let run = charge_held(idempotency.operation("charge").key("k"), &runs, &handler);
+    let run = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
     let (outcome, ()) = tokio::join!(run, async {
         handler.reached().await;
         let first = number(&store.record("charge#k").await, "lease_expires_at");

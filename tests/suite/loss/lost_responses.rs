@@ -15,10 +15,12 @@ async fn requests_of_a_run(link: Link, act: Act) -> Vec<String> {
     let (store, runs) = (Store::open().await, Runs::default());
     link.wire.next("PutItem", act);
     let idempotency = store.over(&link);
-    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 1));
     let requests = link.wire.requests();
-    let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let repeat =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
     requests
 }
@@ -52,7 +54,8 @@ async fn a_lost_acquire_response_is_read_back_when_the_sdks_retries_are_throttle
         link.wire.next("PutItem", Act::THROTTLE);
     }
     let idempotency = store.over(&link);
-    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 1));
     let first = usize::try_from(link.tries()).unwrap();
     assert_eq!(link.wire.requests()[first..], ["GetItem", "PutItem"]);
@@ -65,7 +68,8 @@ async fn a_lost_takeover_response_does_not_count_as_two_attempts() {
         store.put(raw::abandoned("charge#k")).await;
         link.wire.next("UpdateItem", Act::LoseResponse);
         let idempotency = store.over(&link);
-        let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        let outcome =
+            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
         assert_eq!(outcome, executed(1, 2));
         assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
     }
@@ -79,7 +83,8 @@ async fn a_lost_completion_response_is_confirmed_and_never_released() {
             link.wire.next("PutItem", Act::Deliver);
             link.wire.next("PutItem", act);
             let idempotency = store.over(&link);
-            let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+            let outcome =
+                charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
             assert_eq!(outcome, executed(1, 1));
             assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
             assert_eq!((link.wire.count("PutItem"), link.wire.count("UpdateItem")), (3, 0));
@@ -95,7 +100,7 @@ async fn cut_off(policy: Unconfirmed, act: Act) -> (Result<Outcome<String>, Erro
     let builder = store.builder(&link).request_timeout(timeout);
     let builder = builder.policy(|default| default.unconfirmed(policy).completion_timeout(timeout));
     let idempotency = builder.build().unwrap();
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     let result = operation
         .run_with_outcome(async |_| {
             link.wire.down(act.clone());
@@ -131,7 +136,7 @@ async fn an_unconfirmed_answer_goes_out_before_the_deadline() {
     let builder = store.builder(&link).policy(|policy| policy.completion_timeout(minute));
     let idempotency = builder.build().unwrap();
     let deadline = link.clock.in_secs(2);
-    let operation = idempotency.operation("charge").key("k").deadline(deadline);
+    let operation = idempotency.operation("charge").key("k").no_payload().deadline(deadline);
     let outcome = operation.run_with_outcome(async |_| {
         link.wire.down(Act::LoseRequest);
         Ok::<_, String>(())
@@ -145,7 +150,8 @@ async fn an_unconfirmed_completion_that_did_arrive_is_replayed() {
     let (result, store) = cut_off(Unconfirmed::Answer, Act::LoseResponse).await;
     assert_eq!(result, Ok(Outcome::Unconfirmed("run 1".to_owned())));
     let (idempotency, runs) = (store.idempotency(), Runs::default());
-    let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let repeat =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(repeat, Outcome::Replayed("run 1".to_owned()));
 }
 
@@ -156,7 +162,7 @@ async fn a_lost_release_response_leaves_the_key_free() {
             let (store, runs) = (Store::open().await, Runs::default());
             link.wire.next("UpdateItem", act);
             let idempotency = store.over(&link);
-            handlers(decline(idempotency.operation("charge").key("k"), &runs).await);
+            handlers(decline(idempotency.operation("charge").key("k").no_payload(), &runs).await);
             assert!(store.is_released("charge#k").await);
         }
     }
@@ -174,6 +180,7 @@ async fn a_lost_response_to_a_kept_failure_counts_it_once() {
                 .policy(|policy| policy.failure(retain))
                 .unwrap()
                 .key("k")
+                .no_payload()
         };
         link.wire.next("UpdateItem", Act::LoseResponse);
         handlers(decline(operation(), &runs).await);

@@ -24,6 +24,7 @@ async fn refund(
     let operation = idempotency.operation("order").policy(|p| p.failure(failure)).unwrap();
     operation
         .key("k")
+        .no_payload()
         .run_with_outcome(async |execution| {
             let send = async {
                 let number = service.sent.add();
@@ -48,7 +49,7 @@ fn kind_of(outcome: Refunded) -> ErrorKind {
 async fn a_request_is_noted_before_it_is_sent_and_its_result_stored() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").no_payload();
     let sent = operation.run(async |execution| {
         let send = async {
             let record = store.record("order#k").await;
@@ -119,7 +120,7 @@ async fn the_age_of_a_note_is_counted_by_the_stores_clock() {
     let later = store.over(&Link::later(AN_HOUR));
     let operation =
         later.operation("order").policy(|p| p.failure(Failure::Retain { max_attempts: 2 }));
-    let ages = operation.unwrap().key("k").run(async |execution| {
+    let ages = operation.unwrap().key("k").no_payload().run(async |execution| {
         let look_up = async |earlier: EarlierSend| {
             Ok(LookUp::Found((earlier.attempt(), earlier.age().as_secs())))
         };
@@ -141,7 +142,8 @@ async fn without_a_confirmed_note_nothing_is_sent() {
     let idempotency = store.over(&link);
     let operation = idempotency.operation("order");
     let short = Duration::from_secs(1);
-    let operation = operation.policy(|p| p.completion_timeout(short)).unwrap().key("k");
+    let operation =
+        operation.policy(|p| p.completion_timeout(short)).unwrap().key("k").no_payload();
     let outcome = operation.run_with_outcome(async |execution| {
         let again = || async { Ok::<_, &str>(service.sent.add()) };
         let first =
@@ -171,9 +173,10 @@ async fn without_a_record_nothing_is_sent() {
 async fn a_step_is_not_named_like_a_note() {
     let (store, service) = (Store::open().await, Service::default());
     let idempotency = store.idempotency();
-    let outcome = idempotency.operation("order").key("k").run_with_outcome(async |execution| {
-        execution.step("refund~sent~1", async { Ok::<_, &str>(service.sent.add()) }).await
-    });
+    let outcome =
+        idempotency.operation("order").key("k").no_payload().run_with_outcome(async |execution| {
+            execution.step("refund~sent~1", async { Ok::<_, &str>(service.sent.add()) }).await
+        });
     let error = outcome.await.unwrap_err().flatten().into_handler().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidUse);
     assert_eq!(service.sent.count(), 0);

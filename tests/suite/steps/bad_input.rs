@@ -7,7 +7,7 @@ async fn a_name_is_used_once_and_is_one_that_can_be_stored() {
     let (store, effects) = (Store::open().await, Effects::default());
     store.put(stepped(raw::abandoned("order#k"))).await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").no_payload();
     let result = operation.run(async |execution| {
         three(&execution, &effects).await?;
         let long = "n".repeat(256);
@@ -33,7 +33,7 @@ async fn names_may_have_any_characters() {
     for attempt in 1..=2 {
         let runs = Runs::default();
         let idempotency = store.idempotency();
-        let operation = idempotency.operation("order").key("k");
+        let operation = idempotency.operation("order").key("k").no_payload();
         let result = operation.run(async |execution| {
             for name in names {
                 let work = async {
@@ -54,7 +54,7 @@ async fn a_result_of_another_type_is_an_error_and_nothing_runs() {
     let store = Store::open().await;
     store.put(stepped(raw::abandoned("order#k"))).await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").no_payload();
     let result = operation.run(async |execution| execution.step("reserve", never::<u32>()).await);
     assert_eq!(not_run(handlers(result.await)).kind(), ErrorKind::AnswerUnreadable);
     assert_eq!(steps(&store.record("order#k").await).len(), 1);
@@ -68,7 +68,7 @@ where
     let (store, runs, result) = (Store::open().await, Runs::default(), Cell::new(Some(result)));
     let idempotency = store.idempotency();
     let attempt = async || {
-        let operation = idempotency.operation("order").key("k");
+        let operation = idempotency.operation("order").key("k").no_payload();
         let work = async {
             runs.add();
             Ok::<T, &str>(result.take().expect("it runs once"))
@@ -100,7 +100,7 @@ async fn a_result_that_is_no_json_is_not_done_again() {
 async fn the_largest_steps_fit_beside_a_failure_and_leave_the_answer_its_room() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("order").key("k");
+    let operation = || idempotency.operation("order").key("k").no_payload();
     let result = operation().run(async |execution| {
         let big = "x".repeat(256 * 1024 - 2 - "big".len() - 1);
         execution.step("big", async { Ok::<_, &str>(big) }).await?;

@@ -55,7 +55,12 @@ async fn order(
     effects: &Effects,
     fails: bool,
 ) -> Result<Outcome<String>, RunError<RunError<&'static str>>> {
-    let operation = idempotency.operation("order").policy(|p| p.failure(failure)).unwrap().key("k");
+    let operation = idempotency
+        .operation("order")
+        .policy(|p| p.failure(failure))
+        .unwrap()
+        .key("k")
+        .no_payload();
     operation
         .run_with_outcome(async |execution| {
             let done = three(&execution, effects).await?;

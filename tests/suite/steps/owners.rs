@@ -111,7 +111,7 @@ async fn a_failure_keeps_a_record_with_steps_whatever_the_policy() {
 async fn a_panic_keeps_a_record_with_steps() {
     let (store, effects) = (Store::open().await, Effects::default());
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").no_payload();
     let running = operation.run(async |execution| -> Stepped {
         three(&execution, &effects).await?;
         panic!("the handler does")
@@ -127,7 +127,7 @@ async fn a_panic_keeps_a_record_with_steps() {
 async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
     let (store, effects) = (Store::open().await, Effects::default());
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").no_payload();
     let outcome = operation
         .run_with_outcome(async |execution| {
             three(&execution, &effects).await?;
@@ -144,7 +144,7 @@ async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
 async fn without_a_step_a_failure_is_released_as_ever() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").no_payload();
     let failed = operation.run(async |execution| {
         // A step that fails stores nothing.
         execution.step("reserve", async { Err::<(), _>("no stock") }).await
@@ -164,7 +164,8 @@ async fn a_record_with_steps_that_was_taken_over_in_vain_is_given_back() {
         let gate = Gate::default();
         link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
         let idempotency = store.over(&link);
-        let operation = idempotency.operation("order").key("k").deadline(link.clock.in_secs(10));
+        let operation =
+            idempotency.operation("order").key("k").no_payload().deadline(link.clock.in_secs(10));
         let (result, ()) = tokio::join!(
             operation.run(async |execution| three(&execution, &effects).await),
             async {
@@ -186,7 +187,7 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
     let (store, effects) = (Store::open().await, Effects::default());
     let idempotency = store.idempotency();
     let taker = store.over(&Link::later(AN_HOUR));
-    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k");
+    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k").no_payload();
     let result = operation
         .run(async |execution| {
             let late = async {
@@ -213,7 +214,7 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
 async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k");
+    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k").no_payload();
     let result = operation.run(async |execution| {
         store.delete("order#k").await;
         execution.step("reserve", async { Ok::<_, &str>(1) }).await
@@ -228,7 +229,7 @@ async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran
     let lease = Lease::Fixed(Duration::from_secs(20));
     let builder = store.builder(&link).policy(|policy| goes_on(policy.lease(lease)));
     let idempotency = builder.build().unwrap();
-    let operation = idempotency.operation("order").key("k");
+    let operation = idempotency.operation("order").key("k").no_payload();
     let result = operation.run(async |execution| {
         let slow = async {
             link.let_pass(30);
@@ -303,7 +304,7 @@ async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
 async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_holds() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k");
+    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k").no_payload();
     let result = operation.run(async |execution| {
         execution.step("first", async { Ok::<_, &str>(1) }).await?;
         let theirs = with(store.record("order#k").await, "owner", s(raw::OTHER_OWNER));
@@ -320,7 +321,7 @@ async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_hold
 async fn a_commit_ends_the_operation_and_drops_its_steps() {
     let (store, late) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("order").key("k");
+    let operation = || idempotency.operation("order").key("k").no_payload();
     let outcome = operation().run(async |execution| {
         let seat = execution.step("reserve", async { Ok::<_, &str>("A1".to_owned()) }).await;
         let seat = seat.map_err(|error| error.to_string())?;
@@ -357,13 +358,13 @@ async fn a_commit_that_is_given_up_leaves_the_steps_to_the_next_attempt() {
         Ok::<_, String>(seat)
     };
     link.wire.every("TransactWriteItems", Act::LoseRequest);
-    let first = idempotency.operation("order").key("k").run(order).await;
+    let first = idempotency.operation("order").key("k").no_payload().run(order).await;
     assert!(first.is_err(), "{first:?}");
     let record = store.record("order#k").await;
     assert_eq!(status(&record), "FAILED");
     assert!(record.contains_key("steps"), "{record:?}");
     link.wire.up();
-    let second = idempotency.operation("order").key("k").run(order).await;
+    let second = idempotency.operation("order").key("k").no_payload().run(order).await;
     assert_eq!(second.unwrap(), 1);
     assert_eq!((runs.count(), store.counted("effect").await), (1, 1));
 }

@@ -24,7 +24,9 @@ async fn a_taker_with_a_fast_clock_does_not_take_a_live_lease() {
     let link = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
     let idempotency = store.over(&link);
     for _ in 0..2 {
-        assert!(is_in_progress(charge(idempotency.operation("charge").key("k"), &runs).await));
+        assert!(is_in_progress(
+            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
+        ));
     }
     assert_eq!((store.record("charge#k").await, runs.count()), (record, 0));
 }
@@ -35,7 +37,8 @@ async fn a_taker_with_a_slow_clock_takes_an_expired_lease() {
     store.put(raw::abandoned("charge#k")).await;
     let link = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
     let idempotency = store.over(&link);
-    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 2));
     // The rejection carries the store's time, so the first timestamp of the takeover is right.
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
@@ -47,11 +50,13 @@ async fn retention_is_judged_by_the_stores_time() {
     let record = raw::completed("charge#k", "\"stored\"");
     let fast = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
     store.put(with(record.clone(), "expires_at", n(raw::now() / 1000 + 60))).await;
-    let replay = charge(store.over(&fast).operation("charge").key("k"), &runs).await.unwrap();
+    let replay =
+        charge(store.over(&fast).operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert!(replay.is_replayed());
     let slow = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
     store.put(with(record, "expires_at", n(raw::now() / 1000 - 60))).await;
-    let again = charge(store.over(&slow).operation("charge").key("k"), &runs).await.unwrap();
+    let again =
+        charge(store.over(&slow).operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(again, executed(1, 1));
 }
 
@@ -59,7 +64,8 @@ async fn retention_is_judged_by_the_stores_time() {
 /// record says it while the handler runs.
 async fn error_of_the_stamp(store: &Store, idempotency: &Idempotency, key: &str) -> i64 {
     let minute = Lease::Fixed(Duration::from_secs(60));
-    let operation = idempotency.operation("charge").policy(|p| p.lease(minute)).unwrap().key(key);
+    let operation =
+        idempotency.operation("charge").policy(|p| p.lease(minute)).unwrap().key(key).no_payload();
     let run = operation.run(async |_| {
         let record = store.record(&format!("charge#{key}")).await;
         let error = number(&record, "lease_expires_at") - raw::now() - 60_000;
@@ -123,13 +129,13 @@ async fn the_lease_of_a_slow_clock_that_was_taken_meanwhile_is_not_run_under() {
     let (slow, other) = (store.over(&slow), store.idempotency());
     let (first, second) = tokio::join!(
         async {
-            let result = charge(slow.operation("charge").key("k"), &runs).await;
+            let result = charge(slow.operation("charge").key("k").no_payload(), &runs).await;
             handler.open();
             result
         },
         async {
             stamp.reached().await;
-            let run = charge_held(other.operation("charge").key("k"), &runs, &handler);
+            let run = charge_held(other.operation("charge").key("k").no_payload(), &runs, &handler);
             let (outcome, ()) = tokio::join!(run, async {
                 handler.reached().await;
                 stamp.open();
@@ -151,7 +157,7 @@ async fn where_store_time_is_declared_the_tolerance_is_a_margin() {
         store.put(with(raw::pending("charge#k"), "lease_expires_at", lease)).await;
         let builder = store.starting(&link).clock_tolerance(tolerance).local_store_time();
         let idempotency = builder.build().unwrap();
-        let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+        let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
         if is_taken {
             assert_eq!(result.unwrap(), executed(1, 2));
         } else {
@@ -169,7 +175,8 @@ async fn a_process_that_no_response_has_shown_store_time_runs_nothing() {
             store.put(record.clone()).await;
         }
         let idempotency = store.starting(&link).build().unwrap();
-        let error = crates(charge(idempotency.operation("charge").key("k"), &runs).await);
+        let error =
+            crates(charge(idempotency.operation("charge").key("k").no_payload(), &runs).await);
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("`Date`"), "{error}");
         assert_eq!(link.wire.requests(), ["GetItem"; 3], "{record:?}");
@@ -202,11 +209,11 @@ async fn a_wrong_clock_and_a_missing_date_end_no_lease_and_no_retention_early() 
             let (clock, link) = (LocalClock::default(), Link::default());
             let link = link.clock(clock.clone());
             let idempotency = store.starting(&link).build().unwrap();
-            charge(idempotency.operation("charge").key("other"), &runs).await.unwrap();
+            charge(idempotency.operation("charge").key("other").no_payload(), &runs).await.unwrap();
             store.put(record.clone()).await;
             clock.advance(ahead);
             link.wire.drop_date();
-            let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+            let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
             match raw::status(&record) {
                 "PENDING" => assert!(is_in_progress(result), "{ahead}"),
                 _ => assert!(result.unwrap().is_replayed(), "{ahead}"),
@@ -221,10 +228,12 @@ async fn without_the_stores_time_a_run_still_takes_two_requests() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     link.wire.drop_date();
     let idempotency = store.over(&link);
-    let outcome = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(outcome, executed(1, 1));
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
-    let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let repeat =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
 }
 
@@ -234,7 +243,7 @@ async fn a_clock_that_is_decades_off_leaves_a_lease_and_a_retention_that_are_rig
         let (store, runs) = (Store::open().await, Runs::default());
         let link = Link::default().clock(LocalClock::off_by(years * 365 * 86_400));
         let idempotency = store.over(&link);
-        let run = idempotency.operation("charge").key("k").run(async |_| {
+        let run = idempotency.operation("charge").key("k").no_payload().run(async |_| {
             let left = number(&store.record("charge#k").await, "lease_expires_at") - raw::now();
             assert!((left - 30_000).abs() < 5_000, "{years}: {left}");
             Ok::<_, String>(format!("run {}", runs.add()))
@@ -246,7 +255,7 @@ async fn a_clock_that_is_decades_off_leaves_a_lease_and_a_retention_that_are_rig
         let done = number(&record, "completed_at") - raw::now();
         assert!(done.abs() < 5_000, "{years}: {done}");
         for caller in [&idempotency, &store.idempotency()] {
-            charge(caller.operation("charge").key("k"), &runs).await.unwrap();
+            charge(caller.operation("charge").key("k").no_payload(), &runs).await.unwrap();
         }
         assert_eq!(runs.count(), 1, "{years}");
     }
@@ -264,7 +273,7 @@ fn is_about(seconds: i64, expected: i64) -> bool {
 }
 
 async fn transact(idempotency: &Idempotency, runs: &Runs) -> String {
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     let answer = Transaction::new(format!("run {}", runs.add()));
     operation.run_transaction(async || Ok::<_, Infallible>(answer)).await.unwrap()
 }
@@ -296,7 +305,7 @@ async fn an_unprotected_commit_of_a_process_that_has_not_heard_of_the_store_read
         let builder = builder.policy(|p| p.retention(retained).outage(Outage::Open));
         let idempotency = builder.build().unwrap();
         link.wire.down(Act::LoseRequest);
-        let run = idempotency.operation("charge").key("k").run(async |execution| {
+        let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
             assert!(!execution.is_protected());
             link.wire.up();
             link.wire.forget();
@@ -318,13 +327,13 @@ async fn a_fast_clock_and_a_crash_in_the_first_round_trip_lock_no_key_for_longer
     let idempotency = store.starting(&link).build().unwrap();
     let response = Gate::default();
     link.wire.next("PutItem", Act::HoldResponse(response.clone()));
-    let run = charge(idempotency.operation("charge").key("k"), &runs);
+    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
     tokio::select! {
         _ = run => panic!("its response is held"),
         () = response.reached() => {}
     }
     let later = store.over(&Link::later(35));
-    let outcome = charge(later.operation("charge").key("k"), &runs).await.unwrap();
+    let outcome = charge(later.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!((outcome, runs.count()), (executed(1, 2), 1));
 }
 
@@ -338,7 +347,7 @@ async fn a_transaction_that_a_jumped_clock_has_stamped_too_early_is_kept_for_lon
     link.wire.shift_date(2 * 3600);
     link.wire.forget();
     let transaction = async || Ok::<_, Infallible>(Transaction::new("done".to_owned()));
-    let operation = idempotency.operation("charge").key("k");
+    let operation = idempotency.operation("charge").key("k").no_payload();
     assert_eq!(operation.run_transaction(transaction).await.unwrap(), "done");
     assert_eq!(link.wire.requests(), ["TransactWriteItems", "UpdateItem"]);
     let kept = kept(&store).await;
@@ -351,7 +360,7 @@ async fn calls_after_a_freeze_take_no_further_round_trip() {
     let link = link.clock(LocalClock::off_by(-TEN_MINUTES));
     let idempotency = store.starting(&link).build().unwrap();
     let requests = |key: &'static str| {
-        let call = charge(idempotency.operation("charge").key(key), &runs);
+        let call = charge(idempotency.operation("charge").key(key).no_payload(), &runs);
         link.wire.forget();
         let link = &link;
         async move {
@@ -367,7 +376,7 @@ async fn calls_after_a_freeze_take_no_further_round_trip() {
     link.freeze(600);
     link.wire.forget();
     let transaction = async || Ok::<_, Infallible>(Transaction::new("done".to_owned()));
-    let transact = idempotency.operation("charge").key("fourth");
+    let transact = idempotency.operation("charge").key("fourth").no_payload();
     transact.run_transaction(transaction).await.unwrap();
     assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
 }
@@ -384,7 +393,7 @@ async fn a_start_that_warms_teaches_the_time() {
             idempotency.warm().await.unwrap();
         }
         link.wire.forget();
-        charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
         assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
     }
 }
@@ -396,7 +405,7 @@ async fn a_process_without_a_response_of_the_store_writes_nothing() {
     let idempotency =
         store.starting(&link).request_timeout(Duration::from_millis(200)).build().unwrap();
     link.wire.every("GetItem", Act::LoseRequest);
-    let result = charge(idempotency.operation("charge").key("k"), &runs).await;
+    let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
     assert_eq!(kind(result), ErrorKind::Unavailable);
     assert!(link.wire.requests().iter().all(|request| request == "GetItem"));
     assert_eq!(store.item("charge#k").await, None);

@@ -16,10 +16,10 @@ const AN_HOUR: i64 = 3600;
 async fn a_late_completion_changes_nothing_and_gets_the_new_owners_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
     let (first, before) = tokio::join!(first, async {
         gate.reached().await;
-        let second = charge(taker.operation("charge").key("k"), &runs).await.unwrap();
+        let second = charge(taker.operation("charge").key("k").no_payload(), &runs).await.unwrap();
         assert_eq!(second, executed(2, 2));
         let before = store.record("charge#k").await;
         gate.open();
@@ -35,14 +35,15 @@ async fn a_late_completion_while_the_new_owner_runs_is_a_lost_lease() {
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
     let (slow, slower) = (Gate::default(), Gate::default());
     let first = async {
-        let result = charge_held(owner.operation("charge").key("k"), &runs, &slow).await;
+        let result =
+            charge_held(owner.operation("charge").key("k").no_payload(), &runs, &slow).await;
         let after = store.record("charge#k").await;
         slower.open();
         (result, after)
     };
     let second = async {
         slow.reached().await;
-        charge_held(taker.operation("charge").key("k"), &runs, &slower).await
+        charge_held(taker.operation("charge").key("k").no_payload(), &runs, &slower).await
     };
     let ((first, after), second, before) = tokio::join!(first, second, async {
         slower.reached().await;
@@ -60,11 +61,15 @@ async fn a_late_completion_does_not_revive_a_kept_failure() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let retain = Failure::Retain { max_attempts: 5 };
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
     let (first, before) = tokio::join!(first, async {
         gate.reached().await;
-        let second =
-            taker.operation("charge").policy(|policy| policy.failure(retain)).unwrap().key("k");
+        let second = taker
+            .operation("charge")
+            .policy(|policy| policy.failure(retain))
+            .unwrap()
+            .key("k")
+            .no_payload();
         handlers(decline(second, &runs).await);
         let before = store.record("charge#k").await;
         assert_eq!(raw::status(&before), "FAILED");
@@ -93,8 +98,12 @@ async fn late_failure(case: &str, failure: Failure, completed: bool) {
     let (store, runs) = (Store::open().await, Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
     let (slow, slower) = (Gate::default(), Gate::default());
-    let operation =
-        owner.operation("charge").policy(|policy| policy.failure(failure)).unwrap().key("k");
+    let operation = owner
+        .operation("charge")
+        .policy(|policy| policy.failure(failure))
+        .unwrap()
+        .key("k")
+        .no_payload();
     let first = async {
         let result: Result<Outcome<String>, _> = operation
             .run_with_outcome(async |_| {
@@ -111,7 +120,8 @@ async fn late_failure(case: &str, failure: Failure, completed: bool) {
         if completed {
             slower.open();
         }
-        let result = charge_held(taker.operation("charge").key("k"), &runs, &slower).await;
+        let result =
+            charge_held(taker.operation("charge").key("k").no_payload(), &runs, &slower).await;
         if completed {
             slow.open();
         }
@@ -137,15 +147,15 @@ async fn late_failure(case: &str, failure: Failure, completed: bool) {
 async fn an_owner_whose_record_was_released_by_a_taker_stores_its_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k"), &runs, &gate);
+    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        handlers(decline(taker.operation("charge").key("k"), &runs).await);
+        handlers(decline(taker.operation("charge").key("k").no_payload(), &runs).await);
         assert!(store.is_released("charge#k").await);
         gate.open();
     });
     assert_eq!(first.unwrap(), executed(1, 1));
-    let repeat = charge(owner.operation("charge").key("k"), &runs).await.unwrap();
+    let repeat = charge(owner.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
     // No attempt number is used twice.
     assert_eq!(raw::number(&store.record("charge#k").await, "attempt"), 2);
@@ -161,7 +171,8 @@ async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
             .operation("charge")
             .policy(|policy| policy.outage(Outage::Open))
             .unwrap()
-            .key("k");
+            .key("k")
+            .no_payload();
         if !is_protected {
             link.wire.down(Act::SERVER_ERROR);
         }
@@ -189,7 +200,7 @@ async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
 async fn an_answer_is_written_where_the_record_was_deleted_by_hand() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let idempotency = store.idempotency();
-    let first = charge_held(idempotency.operation("charge").key("k"), &runs, &gate);
+    let first = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
         store.delete("charge#k").await;
@@ -199,7 +210,8 @@ async fn an_answer_is_written_where_the_record_was_deleted_by_hand() {
     let record = store.record("charge#k").await;
     assert_eq!(raw::status(&record), "COMPLETED");
     assert!(record.contains_key("expires_at"), "TTL must find it: {record:?}");
-    let repeat = charge(idempotency.operation("charge").key("k"), &runs).await.unwrap();
+    let repeat =
+        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
     assert_eq!(repeat, replayed(1, 1));
 }
 
@@ -226,8 +238,12 @@ async fn a_completed_record_is_never_released_or_failed_by_its_own_owner() {
     for failure in [Failure::Release, Failure::Retain { max_attempts: 5 }, Failure::Replay] {
         let store = Store::open().await;
         let idempotency = store.idempotency();
-        let operation =
-            idempotency.operation("charge").policy(|p| p.failure(failure)).unwrap().key("k");
+        let operation = idempotency
+            .operation("charge")
+            .policy(|p| p.failure(failure))
+            .unwrap()
+            .key("k")
+            .no_payload();
         let mut completed = raw::completed("charge#k", "1");
         let failed = operation.run(async |execution| {
             completed.insert("owner".to_owned(), raw::s(execution.owner()));
@@ -248,7 +264,7 @@ fn in_parts(policy: Policy) -> Policy {
 async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
     let (store, gate) = (Store::open().await, Gate::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let operation = owner.operation("charge").policy(in_parts).unwrap().key("k");
+    let operation = owner.operation("charge").policy(in_parts).unwrap().key("k").no_payload();
     let first = operation.run_with_outcome(async |execution| {
         gate.pass().await;
         execution.commit("first", [count(store.table(), "effect")]).await?;
@@ -256,7 +272,7 @@ async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
     });
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let operation = taker.operation("charge").policy(in_parts).unwrap().key("k");
+        let operation = taker.operation("charge").policy(in_parts).unwrap().key("k").no_payload();
         let second = operation.run(async |_| Ok::<_, Declined>("second".to_owned()));
         assert_eq!(second.await.unwrap(), "second");
         gate.open();

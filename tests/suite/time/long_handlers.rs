@@ -18,7 +18,7 @@ async fn ten_minutes(policy: fn(Policy) -> Policy, each: impl Fn(&Link, u32)) {
     let renewed = |default: Policy| policy(default.lease(Lease::Renewed(Duration::from_secs(30))));
     let idempotency = store.builder(&link).policy(renewed).build().unwrap();
     let rival = store.idempotency();
-    let run = idempotency.operation("charge").key("k").run_with_outcome(async |_| {
+    let run = idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |_| {
         runs.add();
         handler.pass_at_last().await;
         Ok::<_, String>("done".to_owned())
@@ -28,7 +28,7 @@ async fn ten_minutes(policy: fn(Policy) -> Policy, each: impl Fn(&Link, u32)) {
         for tick in 0..200 {
             each(&link, tick);
             tokio::time::sleep(Duration::from_secs(3)).await;
-            let result = charge(rival.operation("charge").key("k"), &runs).await;
+            let result = charge(rival.operation("charge").key("k").no_payload(), &runs).await;
             assert!(is_in_progress(result), "tick {tick}");
             let record = store.record("charge#k").await;
             let lease = number(&record, "lease_expires_at");

@@ -18,6 +18,7 @@ async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
             .policy(|policy| policy.failure(Failure::Retain { max_attempts: 2 }))
             .unwrap()
             .key("k")
+            .no_payload()
     };
     let failed: Transferred =
         operation().run_transaction_with_outcome(async || Err(Declined { run: 1 })).await;
@@ -29,7 +30,7 @@ async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
     let late = operation().deadline(link.clock.in_secs(-1));
     let late = transfer(late, store.table(), &Runs::default()).await;
     assert_eq!(kind(late), ErrorKind::DeadlineExceeded);
-    let no_key = idempotency.operation("o").key("");
+    let no_key = idempotency.operation("o").key("").no_payload();
     let no_key = transfer(no_key, store.table(), &Runs::default()).await;
     assert_eq!(kind(no_key), ErrorKind::InvalidInput);
     // Each of the first two has looked whether there is an answer already.
@@ -55,6 +56,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
         let result = idempotency
             .operation("o")
             .key("k")
+            .no_payload()
             .run_transaction(async || Ok::<_, Declined>(Transaction::new(1_u8).items(items)));
         assert_eq!(invalid(&crates(result.await)), expected);
     }
@@ -63,6 +65,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
         .policy(in_record)
         .unwrap()
         .key("k")
+        .no_payload()
         .run_transaction(async || Ok::<_, Declined>(Transaction::new("x".repeat(400 << 10))));
     let message = invalid(&crates(result.await));
     assert!(message.starts_with("the answer, or the record with it, has "), "{message}");

@@ -20,7 +20,8 @@ async fn one_that_has_landed_unheard_is_found_to_have() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::LoseResponse);
-    let outcome = transfer(idempotency.operation("o").key("k"), store.table(), &runs).await;
+    let outcome =
+        transfer(idempotency.operation("o").key("k").no_payload(), store.table(), &runs).await;
     assert_eq!(outcome.unwrap(), ran(1));
     assert_eq!((link.wire.count("PutItem"), store.counted("effect").await), (1, 1));
 }
@@ -30,8 +31,9 @@ async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = hasty(&store, &link);
     link.wire.down(Act::LoseRequest);
-    let operation =
-        || idempotency.operation("o").policy(|p| p.outage(Outage::Open)).unwrap().key("k");
+    let operation = || {
+        idempotency.operation("o").policy(|p| p.outage(Outage::Open)).unwrap().key("k").no_payload()
+    };
     let result = transfer(operation(), store.table(), &runs).await;
     assert_eq!(kind(result), ErrorKind::OutcomeUnknown);
     link.wire.up();
@@ -67,7 +69,7 @@ impl Before {
         if let Some(fault) = fault {
             link.wire.next(if planted.is_some() { "UpdateItem" } else { "PutItem" }, fault);
         }
-        let operation = || idempotency.operation("o").key("k");
+        let operation = || idempotency.operation("o").key("k").no_payload();
         let result = transfer(operation(), store.table(), &runs).await;
         // If no record is required, the transaction may have been applied and its record deleted.
         let is_known = planted.is_some();
@@ -124,11 +126,14 @@ async fn one_that_was_given_up_leaves_a_slow_owner_its_record() {
         .operation("transfers")
         .policy(|policy| policy.lease_expired(LeaseExpired::Continue))
         .unwrap()
-        .key("k");
+        .key("k")
+        .no_payload();
     let first = charge_held(first, &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let second = transfer(taker.operation("transfers").key("k"), store.table(), &runs).await;
+        let second =
+            transfer(taker.operation("transfers").key("k").no_payload(), store.table(), &runs)
+                .await;
         assert_eq!(kind(second), ErrorKind::Unavailable);
         gate.open();
     });
@@ -142,7 +147,8 @@ async fn one_that_never_gets_through_has_not_happened() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = hasty(&store, &link);
         link.wire.every("TransactWriteItems", act);
-        let result = transfer(idempotency.operation("o").key("k"), store.table(), &runs).await;
+        let result =
+            transfer(idempotency.operation("o").key("k").no_payload(), store.table(), &runs).await;
         assert_eq!(kind(result), ErrorKind::Unavailable);
         assert_eq!(store.item("o#k").await, None);
     }
@@ -153,7 +159,8 @@ async fn a_delayed_request_changes_nothing() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let (idempotency, gate) = (store.over(&link), Gate::default());
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
-    let outcome = transfer(idempotency.operation("o").key("k"), store.table(), &runs).await;
+    let outcome =
+        transfer(idempotency.operation("o").key("k").no_payload(), store.table(), &runs).await;
     assert_eq!(outcome.unwrap(), ran(1));
     let before = store.record("o#k").await;
     gate.open();

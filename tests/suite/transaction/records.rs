@@ -19,8 +19,8 @@ async fn a_live_lease_is_respected_and_waited_for() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let gate = Gate::default();
     let (owner, idempotency) = (store.idempotency(), store.over(&link));
-    let transfers = || idempotency.operation("transfers").key("k");
-    let first = charge_held(owner.operation("transfers").key("k"), &runs, &gate);
+    let transfers = || idempotency.operation("transfers").key("k").no_payload();
+    let first = charge_held(owner.operation("transfers").key("k").no_payload(), &runs, &gate);
     let wait = InProgress::Wait { timeout: Duration::from_secs(60) };
     let (first, waited) = tokio::join!(first, async {
         gate.reached().await;
@@ -28,7 +28,7 @@ async fn a_live_lease_is_respected_and_waited_for() {
         assert!(matches!(refused, ErrorKind::InProgress { .. }), "{refused:?}");
         assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
         let waiting = idempotency.operation("transfers").policy(|policy| policy.in_progress(wait));
-        let waiting = waiting.unwrap().key("k");
+        let waiting = waiting.unwrap().key("k").no_payload();
         let unused = Runs::default();
         let (waited, ()) = tokio::join!(transfer(waiting, store.table(), &unused), async {
             link.wire.sent("GetItem", 1).await;
@@ -46,10 +46,10 @@ async fn a_lease_that_is_over_is_taken_over_and_its_owner_gets_the_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let link = Link::later(AN_HOUR);
     let (owner, taker) = (store.idempotency(), store.over(&link));
-    let first = charge_held(owner.operation("transfers").key("k"), &runs, &gate);
+    let first = charge_held(owner.operation("transfers").key("k").no_payload(), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let transfers = taker.operation("transfers").key("k");
+        let transfers = taker.operation("transfers").key("k").no_payload();
         let second = transfer(transfers, store.table(), &Runs::default()).await;
         assert_eq!(second.unwrap(), ran(1));
         assert_eq!(link.wire.requests(), ["TransactWriteItems", "TransactWriteItems"]);
@@ -102,7 +102,8 @@ async fn records_of_earlier_runs_are_met_by_the_policy() {
             .operation("o")
             .policy(|policy| policy.failure(failure).takeover(takeover))
             .unwrap()
-            .key("k");
+            .key("k")
+            .no_payload();
         let result = transfer(operation, store.table(), &runs).await;
         let after = store.record("o#k").await;
         match expected {
@@ -125,7 +126,7 @@ async fn a_kept_error_is_replayed() {
     let json = serde_json::to_string(&Declined { run: 7 }).unwrap();
     store.put(raw::with(raw::failed("o#k"), "response", raw::answer("json", &json))).await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("o").key("k").replay_errors::<Declined>();
+    let operation = idempotency.operation("o").key("k").no_payload().replay_errors::<Declined>();
     let transaction = async || Ok(Transaction::new("paid".to_owned()));
     let result = operation.run_transaction(transaction).await;
     assert!(matches!(result, Err(RunError::Handler(Declined { run: 7 }))), "{result:?}");
@@ -136,7 +137,8 @@ async fn a_kept_error_is_replayed() {
 async fn a_repeat_that_would_be_refused_by_now_gets_the_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("charge").key("k").payload("mine");
+    let keyed = || idempotency.operation("charge").key("k");
+    let operation = || keyed().payload("mine");
     assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(1));
     let refused = async || Ok::<_, Declined>(Transaction::discard("paid already".to_owned()));
     let failed = async || Err(Declined { run: 2 });
@@ -145,7 +147,7 @@ async fn a_repeat_that_would_be_refused_by_now_gets_the_answer() {
     assert_eq!(repeat.unwrap(), replayed);
     let repeat: Transferred = operation().run_transaction_with_outcome(failed).await;
     assert_eq!(repeat.unwrap(), replayed);
-    let other = operation().payload("other").run_transaction_with_outcome(refused).await;
+    let other = keyed().payload("other").run_transaction_with_outcome(refused).await;
     assert_eq!(kind(other), ErrorKind::Mismatch);
     assert_eq!(store.counted("effect").await, 1);
 }

@@ -390,7 +390,7 @@ async fn an_owner_whose_key_is_released_never_commits() {
     let store = Store::open().await;
     let idempotency = store.builder().build().unwrap();
     let owner = Mutex::new(None);
-    let result = idempotency.operation("payments").key("k").run(async |execution| {
+    let result = idempotency.operation("payments").key("k").no_payload().run(async |execution| {
         let held = store.item("payments#k").await.expect("a record");
         let released = store.run(&["release", "payments", "k", "--yes", "--force"]).await;
         assert_eq!(released.code, 0, "{released:?}");

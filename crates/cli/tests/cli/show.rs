@@ -145,7 +145,8 @@ async fn hashed_keys_are_found_by_the_key() {
         .operation("payments")
         .policy(|policy| policy.key_form(KeyForm::Sha256))
         .unwrap()
-        .key("k");
+        .key("k")
+        .no_payload();
     hashed.run(async |_| Ok::<_, std::convert::Infallible>(1)).await.unwrap();
 
     let json = store.json(&["show", "payments", "k", "--sha256"]).await;
@@ -234,7 +235,7 @@ async fn an_answer_that_a_codec_wrote_is_said_to_be_encoded() {
     assert_eq!(stats["unreadable"], 0);
 
     let idempotency = store.builder().answer_codec(Inverted).build().unwrap();
-    let operation = idempotency.operation("payments").key("stepped");
+    let operation = idempotency.operation("payments").key("stepped").no_payload();
     let ran = operation.run(async |execution| {
         execution.step("reserve", async { Ok::<_, String>(1) }).await?;
         Err::<(), _>(dynamodb_idempotency::RunError::Handler("no stock".to_owned()))
