@@ -105,12 +105,12 @@ pub(crate) async fn create(
 
 /// Decides how to continue a request whose function crashed. For routes other than `/charges` the network
 /// has no charge, so the request runs again as without this hook.
-pub(crate) async fn reconcile<B: From<String>>(
+pub(crate) async fn reconcile(
     network: Network,
     abandoned: Abandoned,
-) -> Result<Reconciled<Response<B>, Response<B>>, Error> {
+) -> Result<Reconciled<Response<String>, Response<String>>, Error> {
     Ok(match network.find(&abandoned.derive_key(LABEL).uuid()).await? {
-        Some(charge) => Reconciled::Completed(answer(&charge)?.map(B::from)),
+        Some(charge) => Reconciled::Completed(answer(&charge)?),
         // The same key is sent again, so a charge that is still in flight is not made twice.
         None => Reconciled::Execute,
     })

@@ -199,6 +199,9 @@ async fn run_hook(
         Ok(Ok(Reconciled::Completed(response))) => {
             return Ok(Reconciled::Completed(mark(response)));
         }
+        Ok(Ok(Reconciled::Commit { answer, items })) => {
+            return Ok(Reconciled::Commit { answer: mark(answer), items });
+        }
         Ok(Ok(Reconciled::Failed(response))) => return Ok(Reconciled::Failed(mark(response))),
         Ok(Ok(undecided)) => return Ok(undecided),
         Ok(Err(error)) => {

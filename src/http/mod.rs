@@ -200,6 +200,16 @@ pub struct Http {
 /// What a hook returns for an abandoned request.
 type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
 
+/// Reads the body of a hook's response.
+async fn whole<B>(response: Response<B>) -> Result<Response<Bytes>, BoxError>
+where
+    B: http_body::Body<Error: Into<BoxError>>,
+{
+    let (parts, body) = response.into_parts();
+    let body = http_body_util::BodyExt::collect(body).await.map_err(Into::into)?;
+    Ok(Response::from_parts(parts, body.to_bytes()))
+}
+
 /// A hook, which many requests share.
 type ReconcileHook =
     Arc<dyn Fn(Abandoned) -> BoxFuture<'static, Result<HookAnswer, BoxError>> + Send + Sync>;
@@ -441,8 +451,8 @@ impl Http {
     /// A request is abandoned if its lease expired without an answer. The hook replaces
     /// [`Policy::takeover`](crate::Policy::takeover); see [`Call::reconcile`](crate::Call::reconcile).
     /// It can use [`Abandoned::derive_key`] and the [steps](Abandoned::step) of the earlier request.
-    /// Its answers are responses, which are stored whatever their status. If the hook fails, the client
-    /// gets [`ProblemKind::ReconcileFailed`]. If it panics, the client gets
+    /// Its answers are responses with any body, which are read whole and stored whatever their status: in axum
+    /// `into_response()` of what a handler returns. If the hook or the body fails, the client gets [`ProblemKind::ReconcileFailed`]. If it panics, the client gets
     /// [`ProblemKind::HandlerPanicked`].
     ///
     /// ```
@@ -454,21 +464,34 @@ impl Http {
     /// let http = idempotency.http("charges").reconcile(|abandoned: Abandoned| async move {
     ///     let found = find_charge(&abandoned.derive_key("charge").uuid()).await?;
     ///     Ok::<_, std::io::Error>(match found {
-    ///         Some(charge) => Reconciled::Completed(Response::new(charge.into())),
+    ///         Some(charge) => Reconciled::Completed(Response::new(charge)),
     ///         None => Reconciled::Execute,
     ///     })
     /// });
     /// # }
     /// ```
-    pub fn reconcile<H, Fut, E>(mut self, hook: H) -> Self
+    pub fn reconcile<H, Fut, B, E>(mut self, hook: H) -> Self
     where
         H: Fn(Abandoned) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<HookAnswer, E>> + Send + 'static,
+        Fut: Future<Output = Result<Reconciled<Response<B>, Response<B>>, E>> + Send + 'static,
+        B: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
         E: Into<BoxError>,
     {
         self.reconcile = Some(Arc::new(move |abandoned| {
             let resolution = hook(abandoned);
-            Box::pin(async move { resolution.await.map_err(Into::into) })
+            Box::pin(async move {
+                Ok(match resolution.await.map_err(Into::into)? {
+                    Reconciled::Completed(response) => {
+                        Reconciled::Completed(whole(response).await?)
+                    }
+                    Reconciled::Commit { answer, items } => {
+                        Reconciled::Commit { answer: whole(answer).await?, items }
+                    }
+                    Reconciled::Failed(response) => Reconciled::Failed(whole(response).await?),
+                    Reconciled::Execute => Reconciled::Execute,
+                    Reconciled::Refuse => Reconciled::Refuse,
+                })
+            })
         }));
         self
     }

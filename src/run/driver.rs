@@ -15,6 +15,7 @@ use crate::run::cache::{Entry, Generation};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::hook::{Reconciled, Resolved};
+use crate::run::transaction::items;
 use crate::store::record::{
     Item, OwnerId, Record, check_steps, completed_header, random_owner, steps_bytes,
 };
@@ -240,10 +241,11 @@ impl<'a> Session<'a> {
         (self.resolved, self.answer, self.is_replaceable) = (Some(resolved), None, true);
     }
 
-    /// Returns the stored form of the hook's resolution. If the answer's parts cannot be written, and the
-    /// record has no room for the answer, nothing is written, and the next call runs the hook again.
+    /// Returns the stored form of the hook's resolution. After an error nothing is written, and the next call
+    /// runs the hook again: the answer's parts cannot be written, and the record has no room for it; or a
+    /// commit's answer is too large, or its items are not valid.
     async fn place_resolution(
-        &self,
+        &mut self,
         resolved: Resolved,
         write: &Write,
         limit: Duration,
@@ -251,6 +253,14 @@ impl<'a> Session<'a> {
         let CallContext { key, policy, answers, .. } = self.call;
         let answer = match resolved {
             Reconciled::Completed(answer) => answers.stored(answer),
+            Reconciled::Commit { answer, mut items } => {
+                let answer = answers.stored(answer);
+                let (stored, record_bytes) =
+                    self.core.place_answer(answer, self.call, &write.record, None).await?;
+                items::prepare(&self.core.table, key, record_bytes, &mut items)?;
+                (self.items, self.is_replaceable) = (items, false);
+                return Ok(Some(stored));
+            }
             Reconciled::Failed(Some(failure)) => {
                 let steps = self.last.as_ref().and_then(|record| record.steps.as_ref());
                 let bytes = steps.map_or(0, steps_bytes);

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use aws_sdk_dynamodb::types::TransactWriteItem;
 use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
@@ -59,11 +60,24 @@ pub struct Abandoned {
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reconciled<T, E> {
     /// The operation has completed with this answer, which is stored. This call and every repeat get it.
     Completed(T),
+    /// Like `Completed`, and these items are written in the same transaction, as by
+    /// [`Execution::commit`](crate::Execution::commit). This is for a handler that commits rows: the effect
+    /// happened, its rows are missing.
+    ///
+    /// If a condition of an item fails, the call ends with
+    /// [`ConditionFailed`](crate::ErrorKind::ConditionFailed). Then nothing is written, and the next call
+    /// runs the hook again. The answer must fit into the record.
+    Commit {
+        /// What this call and every repeat get.
+        answer: T,
+        /// At most [`MAX_TRANSACTION_ITEMS`](crate::MAX_TRANSACTION_ITEMS).
+        items: Vec<TransactWriteItem>,
+    },
     /// It has failed with this error. The record becomes FAILED, and [`Failure`](crate::policy::Failure)
     /// decides about the next call. That call runs under [`Release`](crate::policy::Failure::Release), and
     /// while [`Retain`](crate::policy::Failure::Retain) has attempts left. Otherwise it gets the failure.
@@ -180,6 +194,9 @@ impl<T, E> Reconciled<T, E> {
     ) -> Resolved {
         match self {
             Self::Completed(value) => Reconciled::Completed(completed(value)),
+            Self::Commit { answer, items } => {
+                Reconciled::Commit { answer: completed(answer), items: items.clone() }
+            }
             Self::Failed(error) => Reconciled::Failed(failed(error)),
             Self::Execute => Reconciled::Execute,
             Self::Refuse => Reconciled::Refuse,

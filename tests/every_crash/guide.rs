@@ -27,6 +27,84 @@ macro_rules! of_page {
 }
 
 #[cfg(feature = "rows")]
+mod a_hook_that_commits {
+    use std::cell::RefCell;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use dynamodb_idempotency::testing::{World, every_crash};
+    use dynamodb_idempotency::{Error, Idempotency, Reconciled, RunError, rows::Table};
+
+    use super::{assert_on_page, create_table};
+
+    thread_local! {
+        static CARDS: RefCell<Option<World>> = const { RefCell::new(None) };
+        static CHARGES: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    async fn point(name: &str) {
+        let world = CARDS.with_borrow(Clone::clone).expect("a world");
+        world.point(name).await;
+    }
+
+    async fn charge(key: &str) -> Result<String, Error> {
+        CHARGES.with_borrow_mut(|charges| charges.insert(key.to_owned()));
+        point("charged").await;
+        Ok("ch_1".into())
+    }
+
+    async fn find(key: &str) -> Result<Option<String>, Error> {
+        point("looked up").await;
+        Ok(CHARGES.with_borrow(|charges| charges.contains(key)).then(|| "ch_1".into()))
+    }
+
+    of_page! { SOURCE:
+        async fn pay(
+            idempotency: &Idempotency,
+            order: &str,
+            amount: u64,
+        ) -> Result<String, RunError<Error>> {
+            let row =
+                |charge: &str| Table::new("charges", "id").put_new(&BTreeMap::from([("id", charge)]));
+            idempotency
+                .operation("pay")
+                .key(order)
+                .payload(&amount)
+                .reconcile(async |abandoned| {
+                    Ok(match find(&abandoned.derive_key("card").uuid()).await? {
+                    Some(charge) => {
+                        let items = vec![row(&charge)?];
+                        Reconciled::Commit { answer: charge, items }
+                    }
+                        None => Reconciled::Execute,
+                    })
+                })
+                .run(async |execution| {
+                    let charge = charge(&execution.derive_key("card").uuid()).await?;
+                    execution.commit(&charge, [row(&charge)?]).await?;
+                    Ok(charge)
+                })
+                .await
+        }
+    }
+
+    #[test]
+    fn a_charge_and_its_row_are_made_once() {
+        assert_on_page(include_str!("../../docs/exactly-once.md"), &[], SOURCE);
+        every_crash(async |world: World| {
+            CARDS.set(Some(world.clone()));
+            CHARGES.take();
+            create_table(&world.client(), "charges").await;
+            let paid = world.call(async |process| {
+                pay(&process.idempotency(), "order-42", 1200).await.expect("an answer")
+            });
+            assert_eq!(paid.await, "ch_1");
+            assert_eq!(CHARGES.with_borrow(BTreeSet::len), 1);
+            assert_eq!(crate::rows(&world.client(), "charges").await, 1);
+        });
+    }
+}
+
+#[cfg(feature = "rows")]
 mod exactly_once {
     use aws_sdk_dynamodb::types::AttributeValue;
     use dynamodb_idempotency::testing::{World, every_crash};

@@ -29,6 +29,7 @@ mod faq;
 #[cfg(feature = "internals")]
 mod fuzz_corpus;
 #[cfg(feature = "lambda")]
+mod hook_commits;
 mod http;
 mod keys;
 mod kill_switch;

@@ -84,7 +84,7 @@ fn cases(kind: Kind) -> (Vec<Option<Header>>, Vec<Header>) {
             let states = [pending(), vec![State::Failed, State::Released]].concat();
             ([vec![None], held()].concat(), own(&states))
         }
-        Kind::ResolveCompleted => (abandoned(), own(&[State::Completed])),
+        Kind::ResolveCompleted | Kind::ResolveByCommit => (abandoned(), own(&[State::Completed])),
         Kind::ResolveFailed => (abandoned(), own(&[State::Failed])),
         Kind::SupersedeByRelease => {
             ([vec![None], others(&[State::Completed])].concat(), own(&[State::Released]))

@@ -21,6 +21,7 @@ pub enum FaultPoint {
     TransactUnfenced,
     CommitAnyStatus,
     SettleUnfenced,
+    HookCommitUnfenced,
     StepUnfenced,
     /// A version is compared by its owner alone.
     CompareOwnerAlone,
@@ -57,6 +58,8 @@ pub enum FaultPoint {
     ForgetDoubt,
     /// A commit or transaction in doubt is reported as not applied.
     DoubtLeftOpen,
+    /// A hook's commit without a response counts as not applied.
+    ForgetHookCommit,
     /// An absent record counts as proof that a commit or transaction in doubt was not applied.
     TrustAbsence,
     /// So does the record of any other owner.

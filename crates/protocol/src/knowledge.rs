@@ -158,6 +158,7 @@ impl Knowledge {
     /// Notes that the outcome of this write is unknown.
     pub(crate) fn mark_unknown(&mut self, write: &Write) {
         let is_doubtful = match write.kind {
+            Kind::ResolveByCommit => !is_broken(FaultPoint::ForgetHookCommit),
             Kind::Commit | Kind::Transact | Kind::AnswerWithoutItems => true,
             Kind::Acquire
             | Kind::Replace
@@ -225,6 +226,12 @@ impl Knowledge {
         (self.doubtful.is_empty() && !self.may_complete()).then_some(NoCompletion(()))
     }
 
+    /// Proof that no transaction of this call was applied, or can still be applied. This call has sent no other
+    /// completion than a hook's.
+    pub(crate) fn no_transaction(&self) -> Option<NoCompletion> {
+        (!self.may_transact()).then_some(NoCompletion(()))
+    }
+
     /// Whether a completion of this call can still be applied.
     pub fn may_complete(&self) -> bool {
         self.possible.iter().any(|write| write.record.is_completed())
@@ -255,12 +262,9 @@ fn disproves(record: &Header, write: &Write, me: &OwnerId) -> bool {
     if is_broken(FaultPoint::TrustAnyOwner) {
         return true;
     }
-    // The version that the write requires is still present.
-    let is_present = write.condition.holds(Some(record));
     // Every owner since then has taken over from the one before. If no record was required, another call may
     // have created its record in the same millisecond.
-    let is_taken_over = !write.condition.holds(None)
+    !write.condition.holds(None)
         && record.created_at == write.record.created_at
-        && record.attempt > write.record.attempt;
-    is_present || is_taken_over
+        && record.attempt > write.record.attempt
 }

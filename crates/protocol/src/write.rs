@@ -42,6 +42,8 @@ pub enum Kind {
     Undo,
     /// The hook has found that an abandoned operation completed.
     ResolveCompleted,
+    /// The hook completes an abandoned operation, together with its items.
+    ResolveByCommit,
     /// The hook has found that an abandoned operation failed.
     ResolveFailed,
     /// Replaces a version, so that a delayed write of this call that requires it is rejected.
@@ -75,7 +77,7 @@ pub enum Form {
 }
 
 impl Kind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Acquire,
         Self::Replace,
         Self::TakeOver,
@@ -92,6 +94,7 @@ impl Kind {
         Self::ReleaseSucceeded,
         Self::Undo,
         Self::ResolveCompleted,
+        Self::ResolveByCommit,
         Self::ResolveFailed,
         Self::Supersede,
         Self::SupersedeByRelease,
@@ -117,6 +120,7 @@ impl Kind {
             Self::ReleaseSucceeded => "release after success",
             Self::Undo => "undo",
             Self::ResolveCompleted => "resolve as completed",
+            Self::ResolveByCommit => "resolve by commit",
             Self::ResolveFailed => "resolve as failed",
             Self::Supersede => "supersede",
             Self::SupersedeByRelease => "supersede by release",
@@ -139,7 +143,7 @@ impl Kind {
             Self::StampAgain | Self::Renew | Self::Extend => Form::Stamp,
             Self::CloseOff | Self::Supersede => Form::Touch,
             Self::Step => Form::Step,
-            Self::Commit | Self::Transact => Form::Transaction,
+            Self::Commit | Self::Transact | Self::ResolveByCommit => Form::Transaction,
         }
     }
 }

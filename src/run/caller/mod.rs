@@ -248,6 +248,11 @@ impl<'a> Caller<'a> {
     /// The end of a call that has run nothing and written nothing. `reason` says why.
     async fn nothing(&mut self, reason: Reason) -> Result<Progress, End> {
         let error = match reason {
+            // The items of a hook's commit.
+            Reason::ItemsRejected if self.goal == Goal::Own => {
+                let items_error = self.session.items_error.take();
+                items_error.unwrap_or_else(|| self.session.take_error())
+            }
             Reason::Free | Reason::ItemsRejected => return Ok(Progress::NothingWritten),
             Reason::Failed => {
                 let Some(Record { header, answer: Some(stored), .. }) = self.session.last.take()
@@ -287,10 +292,9 @@ impl<'a> Caller<'a> {
         self.core.open(stored, &self.call.key, &self.call.policy, Some(until)).await
     }
 
-    /// The error of a call with a write in doubt.
+    /// The error of a call with a transaction in doubt.
     fn unknown(&mut self) -> Error {
         let error = self.session.take_error();
-        let Goal::Transact { .. } = self.goal else { return error };
         tracing::error!(
             operation = self.call.key.operation(), %error,
             "a transaction was not confirmed in time: it has happened as a whole or not at all"

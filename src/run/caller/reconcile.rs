@@ -20,6 +20,7 @@ impl Caller<'_> {
     pub(super) async fn resolve(&mut self, resolved: Resolved) -> Result<Progress, End> {
         let resolution = match resolved {
             Reconciled::Completed(_) => Resolution::Completed,
+            Reconciled::Commit { .. } => Resolution::Committed,
             Reconciled::Failed(_) => Resolution::Failed,
             Reconciled::Execute => Resolution::Execute,
             Reconciled::Refuse => Resolution::Refuse,
@@ -51,7 +52,10 @@ where
         let abandoned = match (caller.advance(step).await?, reconciled) {
             (Progress::Acquired(execution), _) => return Ok(execution),
             (Progress::Abandoned(abandoned), _) => abandoned,
-            (Progress::Written, Some(Reconciled::Completed(value))) => {
+            (
+                Progress::Written,
+                Some(Reconciled::Completed(value) | Reconciled::Commit { answer: value, .. }),
+            ) => {
                 return Err(RunOutcome::Returned(value, Storage::Reconciled));
             }
             (Progress::Written, Some(Reconciled::Failed(error))) => {

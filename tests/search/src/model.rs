@@ -382,9 +382,10 @@ impl State {
     }
 }
 
-const RESOLUTIONS: [(&str, Resolution); 4] = [
+const RESOLUTIONS: [(&str, Resolution); 5] = [
     ("executes", Resolution::Execute),
     ("completed", Resolution::Completed),
+    ("commits", Resolution::Committed),
     ("failed", Resolution::Failed),
     ("refuses", Resolution::Refuse),
 ];

@@ -247,6 +247,11 @@ impl State {
             {
                 self.violate("reported an unknown outcome without having read the record");
             }
+            CallResult::Reconciled
+                if acquiring.shown.hook_commits && !self.ledger.was_applied(seat) =>
+            {
+                self.violate("reported a hook's commit that was not applied");
+            }
             CallResult::Reconciled | CallResult::Unknown => {}
         }
         Fate::default()

@@ -48,6 +48,8 @@ pub(crate) struct Shown {
     pub(crate) must_not_run: bool,
     /// A transaction was in doubt.
     pub(crate) transaction_in_doubt: bool,
+    /// The last resolution that was sent is a commit.
+    pub(crate) hook_commits: bool,
     /// How many replies in a row were not definite (`is_definite`), for example lost or throttled.
     pub(crate) unheard: u8,
     /// The last response was a stale read.

@@ -345,6 +345,13 @@ impl Shown {
         let is_in_doubt = reply.is_in_doubt || reply.outcome.is_unknown() || shows_nothing;
         self.transaction_in_doubt |=
             is_in_doubt && matches!(wire, Wire::Write(write) if write.0.record.is_completed());
+        if let Wire::Write(write) = wire {
+            match write.0.kind {
+                Kind::ResolveByCommit => self.hook_commits = true,
+                Kind::ResolveCompleted | Kind::ResolveFailed => self.hook_commits = false,
+                _ => {}
+            }
+        }
         // Without a `Date`, the call may take the response for an earlier one.
         let (judging, earliest) = match reply.time {
             Some(time) => (time.date, time.date),

@@ -79,14 +79,14 @@ async fn hooks_that_make_another_response_change_nothing_of_it() {
     assert_eq!(answered(http(), post("k", "2")).await, mismatch);
 }
 
-type Judge = fn(Response<Bytes>) -> Reconciled<Response<Bytes>, Response<Bytes>>;
+type Judge = fn(Response<String>) -> Reconciled<Response<String>, Response<String>>;
 
 #[tokio::test]
 async fn a_reconcile_hooks_answer_is_the_hooks() {
     let store = Store::open().await;
     let http = |word: Judge| {
         store.idempotency().http("pay").reconcile(move |_| async move {
-            Ok::<_, std::io::Error>(word(Response::new(Bytes::from("found"))))
+            Ok::<_, std::io::Error>(word(Response::new("found".to_owned())))
         })
     };
     for (key, word) in [("a", Reconciled::Completed as Judge), ("b", Reconciled::Failed)] {

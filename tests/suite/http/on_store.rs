@@ -8,6 +8,7 @@ use dynamodb_idempotency::http::Http;
 use dynamodb_idempotency::policy::Failure;
 use dynamodb_idempotency::{Execution, Reconciled, Transaction};
 use http::{Request, Response};
+use http_body_util::Full;
 use lambda_http::{Body, service_fn};
 
 use super::event::{Kind, response};
@@ -120,7 +121,7 @@ async fn a_hooks_answers_are_changed_as_well() {
             let asked = site.runs.clone();
             let http = site.http().policy(|policy| policy.failure(Failure::Replay));
             let http = http.on_store(without_token).reconcile(move |_| {
-                let found = session(201, asked.add());
+                let found = session(201, asked.add()).map(Full::new);
                 let word =
                     if fails { Reconciled::Failed(found) } else { Reconciled::Completed(found) };
                 std::future::ready(Ok::<_, Infallible>(word))

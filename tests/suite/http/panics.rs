@@ -55,7 +55,7 @@ async fn a_handler_that_panics_has_failed() {
 
 #[tokio::test]
 async fn a_hook_that_panics_changes_nothing() {
-    type Answer = Result<Reconciled<Response<Bytes>, Response<Bytes>>, PanickingError>;
+    type Answer = Result<Reconciled<Response<String>, Response<String>>, PanickingError>;
     everywhere(async |site| {
         site.store.put(raw::abandoned(&site.pk("k"))).await;
         let before = site.item("k").await;

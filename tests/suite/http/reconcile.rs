@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use dynamodb_idempotency::Reconciled;
 use http::Response;
+use http_body_util::Full;
 
 use super::message::{assert_same, is_replay, post, problem, values};
 use super::site::{Site, everywhere};
+use crate::support::effects::count;
 use crate::support::{Gate, raw};
 
-type Word = Reconciled<Response<Bytes>, Response<Bytes>>;
+type Word = Reconciled<Response<Full<Bytes>>, Response<Full<Bytes>>>;
 
 /// The answer to a request whose first handler vanished, with a hook that says this; and the answer
 /// to the request after it.
@@ -46,7 +48,7 @@ async fn judged(
     tokio::join!(first, judged).1
 }
 
-fn found(status: u16) -> Response<Bytes> {
+fn found(status: u16) -> Response<Full<Bytes>> {
     let response = Response::builder().status(status).header("x-found", "1");
     response.body(r#"{"found":true}"#.into()).unwrap()
 }
@@ -61,6 +63,20 @@ async fn a_response_that_was_found_is_sent_stored_and_replayed() {
         assert_same(&answers[0], &answers[1]);
         assert_eq!(site.runs.count(), 1);
         assert_eq!(site.status("k").await.as_deref(), Some("COMPLETED"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_response_is_stored_with_the_rows_of_its_hook() {
+    everywhere(async |site| {
+        let row = count(site.store.table(), "effect");
+        let word = move || Ok(Reconciled::Commit { answer: found(201), items: vec![row.clone()] });
+        let answers = judged(&site, "k", word).await;
+        assert_eq!((answers[0].status().as_u16(), is_replay(&answers[0])), (201, false));
+        assert!(is_replay(&answers[1]));
+        assert_same(&answers[0], &answers[1]);
+        assert_eq!((site.runs.count(), site.store.counted("effect").await), (1, 1));
     })
     .await;
 }

@@ -41,21 +41,25 @@ impl Acquisition {
     }
 
     pub(super) fn may_run_unprotected(&self) -> bool {
-        let is_resolved =
-            matches!(self.resolution, Some((_, Resolution::Completed | Resolution::Failed)));
-        self.rules.outage == Outage::Open && self.obstacle == Obstacle::Nothing && !is_resolved
+        let is_resolved = match self.resolution {
+            Some((_, Resolution::Completed | Resolution::Committed | Resolution::Failed)) => true,
+            Some((_, Resolution::Execute | Resolution::Refuse)) | None => false,
+        };
+        let is_free = self.obstacle == Obstacle::Nothing && !is_resolved && !self.is_in_doubt();
+        self.rules.outage == Outage::Open && is_free
     }
 
-    /// Ends a call that has run nothing. An acquisition that may have been applied is undone first.
+    /// Ends a call that has run nothing. An acquisition that may have been applied is undone first, and a
+    /// transaction in doubt is settled.
     pub(super) fn end(&mut self, now: Now, reason: Reason) -> Command {
-        match self.goal {
-            Goal::Own if self.knowledge.may_hold_key() => self.undo(now, reason),
-            Goal::Own | Goal::LookUp => self.report(reason),
-            Goal::Transact { .. } => {
-                self.ending = Some((reason, 0));
-                self.end_transaction(now)
-            }
+        if self.goal == Goal::Own && self.knowledge.may_hold_key() {
+            return self.undo(now, reason);
         }
+        if !self.is_in_doubt() {
+            return self.report(reason);
+        }
+        self.ending = Some((reason, 0));
+        self.end_transaction(now)
     }
 
     pub(super) fn report(&self, reason: Reason) -> Command {
@@ -67,7 +71,9 @@ impl Acquisition {
 
     pub(super) fn no_completion(&self) -> Option<NoCompletion> {
         match self.goal {
-            Goal::Own | Goal::LookUp => Some(NoCompletion::without_completions()),
+            // A hook can commit.
+            Goal::Own => self.knowledge.no_transaction(),
+            Goal::LookUp => Some(NoCompletion::without_completions()),
             Goal::Transact { .. } => self.knowledge.no_effect(),
         }
     }

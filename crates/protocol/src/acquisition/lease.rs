@@ -164,7 +164,12 @@ impl Acquisition {
                 let unchanged = self.unchanged().unless(FaultPoint::SettleUnfenced);
                 (Kind::ResolveCompleted, unchanged, record)
             }
-            Intent::Resolve(_) => {
+            Intent::Resolve(Resolution::Committed) => {
+                let record = self.header(stamp, State::Completed, Some(at), retained);
+                let unchanged = self.unchanged().unless(FaultPoint::HookCommitUnfenced);
+                (Kind::ResolveByCommit, unchanged, record)
+            }
+            Intent::Resolve(Resolution::Failed | Resolution::Execute | Resolution::Refuse) => {
                 let record = self.header(stamp, State::Failed, Some(at), retained);
                 (Kind::ResolveFailed, self.unchanged(), record)
             }

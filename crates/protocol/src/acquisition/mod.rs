@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::knowledge::{Knowledge, NoCompletion};
 use crate::lease::Window;
-use crate::machine::{Cause, Machine, Outcome, Reply, WriteResult};
+use crate::machine::{Cause, Machine, Outcome, Reply};
 use crate::owner::OwnerId;
 use crate::policy::FirstRequest;
 use crate::record::{Attempts, Header, Version};
@@ -36,6 +36,8 @@ pub enum Goal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resolution {
     Completed,
+    /// It completes with a transaction that contains the hook's items.
+    Committed,
     Failed,
     Execute,
     Refuse,
@@ -259,6 +261,9 @@ impl Machine for Acquisition {
         self.knowledge.learn(reply, write);
         self.note_doubt(reply, &step);
         let command = match (step, &reply.outcome) {
+            (Step::Reading { .. }, Outcome::Read(_)) if self.ending.is_some() => {
+                self.end_transaction(now)
+            }
             (Step::Reading { is_first }, Outcome::Read(result)) => {
                 self.after_read(now, result, is_first)
             }
@@ -270,13 +275,7 @@ impl Machine for Acquisition {
                 self.after_undo(now, result, reason)
             }
             (Step::Superseding(write), Outcome::Write(result)) => {
-                // An earlier try of this write was applied.
-                if let WriteResult::Rejected(Some(seen)) = result
-                    && seen.version() == write.record.version()
-                {
-                    self.knowledge.rule_out(&write.condition);
-                }
-                self.end_transaction(now)
+                self.after_superseding(now, result, &write)
             }
             _ => self.read(now),
         };

@@ -11,7 +11,7 @@ use crate::decide::{Decision, decide};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Cause, ReadResult, WriteResult};
 use crate::record::{Header, State};
-use crate::time::Now;
+use crate::time::{Now, Timestamp};
 
 /// How often a call reads again because responses have no `Date`.
 const MAX_UNDATED_READS: u32 = 2;
@@ -115,7 +115,8 @@ impl Acquisition {
             | (WriteResult::Rejected(None) | WriteResult::Unknown(_), _) => self.read(now),
             (WriteResult::Invalid(_), _) => self.give_up(now, Reason::Error, Cause::Other),
             (WriteResult::NotApplied(cause), _) => self.give_up(now, Reason::Error, *cause),
-            (WriteResult::ItemsRejected(()), _) => self.give_up(now, Reason::Error, Cause::Outage),
+            // Only a hook's commit has items here.
+            (WriteResult::ItemsRejected(()), _) => self.end(now, Reason::ItemsRejected),
         }
     }
 
@@ -135,12 +136,7 @@ impl Acquisition {
         }
         match decision {
             Decision::Acquired { lease_expires_at } => self.acquired(now, lease_expires_at),
-            Decision::Finished => done(match self.goal {
-                Goal::Own | Goal::LookUp => CallResult::Reconciled,
-                Goal::Transact { .. } if completed_at == self.completed_at => CallResult::Executed,
-                // An earlier transaction of this call was applied.
-                Goal::Transact { .. } => CallResult::Replay,
-            }),
+            Decision::Finished => done(self.finished(completed_at)),
             Decision::Create => self.write(now, Intent::Create),
             Decision::Replace { attempts } => self.write(now, Intent::Replace { attempts }),
             Decision::TakeOver => self.write(now, Intent::TakeOver),
@@ -158,6 +154,16 @@ impl Acquisition {
             Decision::ReplayFailure => self.end(now, Reason::Failed),
             Decision::Mismatch => self.end(now, Reason::Mismatch),
             Decision::Abandoned => self.end(now, Reason::Abandoned),
+        }
+    }
+
+    /// This call has finished the record.
+    pub(super) fn finished(&self, completed_at: Option<Timestamp>) -> CallResult {
+        match self.goal {
+            Goal::Own | Goal::LookUp => CallResult::Reconciled,
+            Goal::Transact { .. } if completed_at == self.completed_at => CallResult::Executed,
+            // An earlier transaction of this call was applied.
+            Goal::Transact { .. } => CallResult::Replay,
         }
     }
 
@@ -191,7 +197,7 @@ impl Acquisition {
             self.resolution = Some((record.version(), resolution));
         }
         match resolution {
-            Resolution::Completed | Resolution::Failed => {
+            Resolution::Completed | Resolution::Committed | Resolution::Failed => {
                 self.write(now, Intent::Resolve(resolution))
             }
             Resolution::Execute => self.write(now, Intent::TakeOver),

@@ -1,4 +1,5 @@
-//! An operation in one transaction: the write completes the record and contains the caller's items.
+//! An operation in one transaction: the write completes the record and contains the caller's items. And the
+//! end of each call that has sent a transaction, also a hook's commit.
 
 use super::ending::done;
 use super::{Acquisition, AfterPause, CallResult, Command, Goal, Intent, Next, Reason, Step};
@@ -90,8 +91,7 @@ impl Acquisition {
     pub(super) fn end_transaction(&mut self, now: Now) -> Command {
         let Some((reason, tries)) = self.ending else { return done(CallResult::Unknown) };
         if let Some(own) = self.knowledge.own().filter(|own| own.is_completed()) {
-            let is_last = own.completed_at == self.completed_at;
-            return done(if is_last { CallResult::Executed } else { CallResult::Replay });
+            return done(self.finished(own.completed_at));
         }
         if !self.is_in_doubt() {
             return self.report(reason);
@@ -118,6 +118,25 @@ impl Acquisition {
         self.knowledge.send(&write);
         self.step = Step::Superseding(write.clone());
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
+    }
+
+    pub(super) fn after_superseding(
+        &mut self,
+        now: Now,
+        result: &WriteResult<Header>,
+        write: &Write,
+    ) -> Command {
+        match result {
+            // A rejection without a record does not show what rejected the write. The read does.
+            WriteResult::Rejected(None) if now.is_over(self.budget) => done(CallResult::Unknown),
+            WriteResult::Rejected(None) => self.read(now),
+            // An earlier try of this write was applied.
+            WriteResult::Rejected(Some(seen)) if seen.version() == write.record.version() => {
+                self.knowledge.rule_out(&write.condition);
+                self.end_transaction(now)
+            }
+            _ => self.end_transaction(now),
+        }
     }
 
     /// The write that replaces the version that a delayed write of this call requires. The new version means
