@@ -109,6 +109,20 @@ fn a_rejected_write_may_still_be_applied_unless_it_was_the_only_try_of_a_transac
     assert!(after_reply(&transact(), WriteResult::Unknown(Cause::Outage), false).may_transact());
 }
 
+/// A delayed copy can be applied to the version after it was seen, and what it left can be removed.
+#[test]
+fn a_transaction_in_doubt_is_not_ruled_out_by_the_version_that_it_requires() {
+    let required = pending(OTHER);
+    let condition = Condition::unchanged(&required.version());
+    let commit = write(Kind::ResolveByCommit, condition.clone(), record(ME, State::Completed));
+    let mut knowledge = after_reply(&commit, WriteResult::Unknown(Cause::Outage), false);
+    knowledge.see(Some(required));
+    knowledge.see(Some(Header { owner: OwnerId(9), ..record(OTHER, State::Released) }));
+    assert!(knowledge.is_settled() && knowledge.no_transaction().is_none());
+    knowledge.rule_out(&condition);
+    assert!(knowledge.no_transaction().is_some());
+}
+
 #[test]
 fn a_reply_shows_a_record_of_this_call_or_one_that_it_has_put() {
     let mut knowledge = Knowledge::new(ME);

@@ -52,14 +52,14 @@ impl Acquisition {
     /// Ends a call that has run nothing. An acquisition that may have been applied is undone first, and a
     /// transaction in doubt is settled.
     pub(super) fn end(&mut self, now: Now, reason: Reason) -> Command {
-        if self.goal == Goal::Own && self.knowledge.may_hold_key() {
-            return self.undo(now, reason);
+        match self.goal {
+            Goal::Own if self.knowledge.may_hold_key() => self.undo(now, reason),
+            Goal::Own | Goal::LookUp if !self.is_in_doubt() => self.report(reason),
+            Goal::Own | Goal::LookUp | Goal::Transact { .. } => {
+                self.ending = Some((reason, 0));
+                self.end_transaction(now)
+            }
         }
-        if !self.is_in_doubt() {
-            return self.report(reason);
-        }
-        self.ending = Some((reason, 0));
-        self.end_transaction(now)
     }
 
     pub(super) fn report(&self, reason: Reason) -> Command {
