@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, RunError};
+use crate::fault_injection::{FaultPoint, is_broken};
 use crate::protocol::time::{Interval, Timestamp};
 use crate::run::execution::Execution;
 use crate::run::steps::NotStored;
@@ -165,7 +166,9 @@ impl Execution {
         }
         // Another note of this attempt would have another time, which a delayed copy of this one would replace.
         reserved.keep();
-        self.note(name).await?;
+        if !is_broken(FaultPoint::SendBeforeNote) {
+            self.note(name).await?;
+        }
         self.may_start_or_halt(name).await?;
         let value = user_code::run_or_resume(send).await.map_err(RunError::Handler)?;
         self.stored(name, value).await

@@ -70,6 +70,8 @@ pub enum FaultPoint {
     UnknownIsRefused,
 
     // Outside the machines.
+    /// A request that is sent at most once is sent before its note is confirmed.
+    SendBeforeNote,
     /// The local cache returns answers past their retention.
     CachePastRetention,
     /// The local cache returns answers to requests with other payloads.

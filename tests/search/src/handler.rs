@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::model::State;
-use crate::process::{Committed, Does, Execution, Phase, Place, Task, Writing};
+use crate::process::{Committed, Does, Execution, Phase, Place, Send, Task, Writing};
 use crate::rows::{Row, Work};
 use crate::store::Wire;
 use crate::turn::{Asked, Turn};
@@ -16,6 +16,9 @@ const MOST: usize = 2;
 
 /// How many steps an operation has.
 const MOST_STEPS: u8 = 2;
+
+/// The result of a request that is sent at most once. The numbers above it are those of the attempts' notes.
+const RESULT: u8 = 1;
 
 type Put<'p, 'a> = &'p mut dyn FnMut(&'static str, Turn<'a>);
 
@@ -95,6 +98,7 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
                 put("step", turn().begins_step(number));
             }
         }
+        Work::SendOnce => send_once(execution, &turn, put),
         Work::Commit | Work::Run | Work::Transact | Work::LookUp => {}
     }
     // A handler that waits for a step returns nothing. One that drops it has been explored above.
@@ -105,6 +109,24 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
     put("fail", turn().returns(false, true));
     if role.rules.failure != Failure::Release {
         put("decline", turn().declines());
+    }
+}
+
+/// The next step of `Execution::step_at_most_once`.
+fn send_once<'a>(execution: &Execution, turn: &dyn Fn() -> Turn<'a>, put: Put<'_, 'a>) {
+    let is_used = |number: u8| execution.used & 1 << number != 0;
+    if !execution.writing.is_empty() || is_used(RESULT) {
+        return;
+    }
+    let is_noted = execution.used != 0;
+    match execution.send {
+        // The look-up does not know what became of the earlier request.
+        Send::Unsent if is_noted => put("decline", turn().declines()),
+        Send::Unsent if is_broken(FaultPoint::SendBeforeNote) => put("send", turn().sends()),
+        Send::Unsent => put("note", turn().notes()),
+        Send::Noting => {}
+        Send::Noted => put("send", turn().sends()),
+        Send::Sent => put("step", turn().begins_step(RESULT)),
     }
 }
 
@@ -229,6 +251,23 @@ impl Turn<'_> {
         execution.writing.push(Writing { number, machine, task: Task::Pause });
         let index = execution.writing.len() - 1;
         self.writes_step(execution, index, command)
+    }
+
+    /// The note that this attempt is about to send its request is written.
+    fn notes(mut self) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        let note = RESULT + u8::try_from(execution.finish.attempt()).unwrap_or(u8::MAX);
+        execution.send = Send::Noting;
+        self.process.phase = Phase::Executing(execution);
+        self.begins_step(note)
+    }
+
+    fn sends(mut self) -> Self {
+        let Some(mut execution) = self.execution() else { return self };
+        self.state.sends(self.seat);
+        execution.send = Send::Sent;
+        self.process.phase = Phase::Executing(execution);
+        self
     }
 
     fn wakes_step(mut self, index: usize) -> Self {

@@ -21,6 +21,8 @@ pub(crate) struct Ledger {
     applied: u8,
     /// The number of applied effects.
     effects: u8,
+    /// A request that is sent at most once was sent. It may take effect at any later time.
+    is_sent: bool,
     /// The attempt of the execution that began last.
     attempt: u32,
     /// How many handlers have succeeded without a commit. A success that releases the key counts only after
@@ -181,6 +183,17 @@ impl State {
         if is_stored && !self.ledger.was_removed(seat) {
             self.violate("a stored step runs again");
         }
+    }
+
+    /// A request that is sent at most once is sent.
+    pub(crate) fn sends(&mut self, seat: usize) {
+        if self.ledger.was_removed(seat) {
+            return;
+        }
+        if self.ledger.is_sent {
+            self.violate("a request was sent twice");
+        }
+        self.ledger.is_sent = true;
     }
 
     /// A step was reported as stored.

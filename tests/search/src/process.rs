@@ -94,6 +94,7 @@ pub(crate) struct Execution {
     pub(crate) is_protected: bool,
     /// The steps that earlier attempts have stored, and those that this one has begun. One bit each.
     pub(crate) used: u8,
+    pub(crate) send: Send,
     /// The steps that are being written.
     pub(crate) writing: Vec<Writing>,
     pub(crate) commits: Vec<Committed>,
@@ -101,6 +102,16 @@ pub(crate) struct Execution {
     pub(crate) completes: bool,
     /// Its handler was stopped, or has dropped a commit in flight.
     pub(crate) is_cut_short: bool,
+}
+
+/// The request of [`Work::SendOnce`](crate::rows::Work::SendOnce).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Send {
+    Unsent,
+    /// The note that it is about to be sent is being written, or was not confirmed.
+    Noting,
+    Noted,
+    Sent,
 }
 
 /// The result of a step, which is being written.

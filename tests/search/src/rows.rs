@@ -42,6 +42,8 @@ pub(crate) enum Work {
     Steps,
     /// A handler that stores several steps at once.
     StepsAtOnce,
+    /// A handler whose step sends a request at most once. Its look-up never knows whether the request takes effect.
+    SendOnce,
     /// The whole operation in one transaction.
     Transact,
     /// Reads the answer, if there is one.
@@ -256,6 +258,7 @@ pub(crate) const ALL: &[Row] = &[
     },
     row("steps", Role { work: Work::Steps, ..RUN }),
     Row { bound: (2, 0), ..row("steps-at-once", Role { work: Work::StepsAtOnce, ..RUN }) },
+    Row { bound: (2, 1), ..row("send-once", Role { work: Work::SendOnce, ..RUN }) },
     Row { roles: [RUN, Role { work: Work::LookUp, ..RUN }, RUN], ..row("look-up", RUN) },
     Row { clocks_fail: true, ..row("clocks", RUN) },
     Row { clocks_fail: true, ..row("clocks-commit", COMMIT) },

@@ -7,8 +7,8 @@ use crate::clock::store_time;
 use crate::model::{State, owner};
 use crate::oracle::{MAX_UNHEARD, is_definite};
 use crate::process::{
-    Acquiring, Answer, Does, Execution, Fate, Phase, Place, Process, Request, Shown, Slot, Task,
-    Writing,
+    Acquiring, Answer, Does, Execution, Fate, Phase, Place, Process, Request, Send, Shown, Slot,
+    Task, Writing,
 };
 use crate::rows::{MAX_CALLERS, Role, Row, Work};
 use crate::store::Wire;
@@ -57,7 +57,9 @@ impl<'a> Turn<'a> {
         let deadline = role.deadline.map(|length| now.local.plus(length));
         let rules = dynamodb_idempotency_protocol::Rules { deadline, ..role.rules };
         let goal = match role.work {
-            Work::Run | Work::Commit | Work::Steps | Work::StepsAtOnce => Goal::Own,
+            Work::Run | Work::Commit | Work::Steps | Work::StepsAtOnce | Work::SendOnce => {
+                Goal::Own
+            }
             Work::Transact => Goal::Transact { has_items: true },
             Work::LookUp => Goal::LookUp,
         };
@@ -209,6 +211,7 @@ impl<'a> Turn<'a> {
             renewal: None,
             is_protected: window.is_some(),
             used,
+            send: Send::Unsent,
             writing: Vec::new(),
             commits: Vec::new(),
             completes: false,
@@ -270,6 +273,9 @@ impl<'a> Turn<'a> {
                 execution.writing.remove(index);
                 if result == StepResult::Stored {
                     self.state.step_was_stored(self.seat, number);
+                    if execution.send == Send::Noting {
+                        execution.send = Send::Noted;
+                    }
                 }
                 self.process.phase = Phase::Executing(execution);
                 return self;

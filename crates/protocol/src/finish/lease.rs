@@ -10,6 +10,10 @@ use crate::time::{Now, Stamp, StoreTime, Timestamp};
 use crate::write::{Kind, Write};
 
 impl Finish {
+    pub const fn attempt(&self) -> u32 {
+        self.attempts.number
+    }
+
     pub const fn window(&self) -> Option<Window> {
         self.window
     }
