@@ -33,7 +33,7 @@ async fn committing(
     asked: &Runs,
     items: impl Fn() -> Vec<TransactWriteItem>,
 ) -> Charged {
-    let operation = idempotency.operation("charge").key("k").reconcile(async |_| {
+    let operation = idempotency.operation("charge").key("k").no_payload().reconcile(async |_| {
         asked.add();
         Ok(Reconciled::Commit { answer: "found".to_owned(), items: items() })
     });
@@ -88,7 +88,7 @@ async fn invalid_items_and_an_answer_without_room_write_nothing() {
     let invalid = error(committing(&idempotency, &asked, none).await);
     assert_eq!(invalid.kind(), ErrorKind::InvalidTransaction);
     let text: String = std::iter::repeat_with(|| fastrand::alphanumeric()).take(900_000).collect();
-    let operation = idempotency.operation("charge").key("k").reconcile(async |_| {
+    let operation = idempotency.operation("charge").key("k").no_payload().reconcile(async |_| {
         let items = vec![count(store.table(), "effect")];
         Ok::<_, String>(Reconciled::Commit { answer: text.clone(), items })
     });
