@@ -70,13 +70,14 @@ async fn a_response_that_was_found_is_sent_stored_and_replayed() {
 #[tokio::test]
 async fn a_response_is_stored_with_the_rows_of_its_hook() {
     everywhere(async |site| {
-        let row = count(site.store.table(), "effect");
+        let effect = site.pk("effect");
+        let row = count(site.store.table(), &effect);
         let word = move || Ok(Reconciled::Commit { answer: found(201), items: vec![row.clone()] });
         let answers = judged(&site, "k", word).await;
         assert_eq!((answers[0].status().as_u16(), is_replay(&answers[0])), (201, false));
         assert!(is_replay(&answers[1]));
         assert_same(&answers[0], &answers[1]);
-        assert_eq!((site.runs.count(), site.store.counted("effect").await), (1, 1));
+        assert_eq!((site.runs.count(), site.store.counted(&effect).await), (1, 1));
     })
     .await;
 }
