@@ -61,22 +61,6 @@ impl Shop {
             Err(RunError::Idempotency(error)) => refused(&error),
         }
     }
-
-    /// Your business here.
-    fn charge(&self, order: &Value, confirmed: Option<&Value>) -> Result<CallToolResult, NotFinal> {
-        let amount = order["amount"].as_u64().filter(|amount| *amount > 0);
-        let amount = amount.ok_or_else(|| NotFinal::Declined("`amount` is in cents.".into()))?;
-        match confirmed.map(|answer| &answer["action"]) {
-            None if amount > 10_000 => return Err(NotFinal::InputRequired(confirmation(amount))),
-            Some(action) if action != "accept" => {
-                return Err(NotFinal::Declined("The user does not want this charge.".into()));
-            }
-            _ => {}
-        }
-        let number = self.charges.fetch_add(1, Ordering::Relaxed) + 1;
-        let text = format!("charge {number}: {amount}");
-        Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
-    }
 }
 
 /// What a model can correct is a tool execution error; anything else is an error of the protocol.
@@ -96,6 +80,24 @@ fn tool_error(text: &str) -> CallToolResponse {
     CallToolResult::error(vec![ContentBlock::text(text)]).into()
 }
 // The guide's part ends here.
+
+impl Shop {
+    /// The tool's own work.
+    fn charge(&self, order: &Value, confirmed: Option<&Value>) -> Result<CallToolResult, NotFinal> {
+        let amount = order["amount"].as_u64().filter(|amount| *amount > 0);
+        let amount = amount.ok_or_else(|| NotFinal::Declined("`amount` is in cents.".into()))?;
+        match confirmed.map(|answer| &answer["action"]) {
+            None if amount > 10_000 => return Err(NotFinal::InputRequired(confirmation(amount))),
+            Some(action) if action != "accept" => {
+                return Err(NotFinal::Declined("The user does not want this charge.".into()));
+            }
+            _ => {}
+        }
+        let number = self.charges.fetch_add(1, Ordering::Relaxed) + 1;
+        let text = format!("charge {number}: {amount}");
+        Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
+    }
+}
 
 fn confirmation(amount: u64) -> InputRequiredResult {
     let form = ElicitRequestParams::FormElicitationParams {

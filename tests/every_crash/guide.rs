@@ -132,42 +132,6 @@ mod exactly_once {
         }
     }
 
-    #[expect(clippy::unused_async, reason = "as on the page")]
-    mod with_commit {
-        use dynamodb_idempotency::{Error, Idempotency, RunError, rows::Table};
-
-        of_page! { SOURCE:
-            #[derive(serde::Serialize)]
-            struct Ticket {
-                id: String,
-            }
-
-            async fn find_seat(show: &str) -> Ticket {
-                Ticket { id: format!("{show}/7") }
-            }
-
-            pub(super) async fn book(
-                idempotency: &Idempotency,
-                order: &str,
-                show: &str,
-            ) -> Result<String, RunError<Error>> {
-                let operation = idempotency.operation("book").key(order).payload(&show);
-                operation
-                    .run(async |execution| {
-                        let ticket = Table::new("tickets", "id").put_new(&find_seat(show).await)?;
-                        let answer = "booked".to_owned();
-                        execution.commit(&answer, [ticket]).await?;
-                        Ok(answer)
-                    })
-                    .await
-            }
-        }
-
-        pub(super) fn source() -> String {
-            SOURCE.concat().replacen("pub(super) ", "", 1)
-        }
-    }
-
     #[test]
     fn a_transaction_takes_one_seat() {
         assert_on_page(PAGE, &["// if there is one left"], SOURCE);
@@ -182,24 +146,6 @@ mod exactly_once {
             assert_eq!(booked.await, "booked");
             let shows = world.client().scan().table_name("shows").send().await.expect("a table");
             assert_eq!(shows.items()[0]["seats"], AttributeValue::N("4".to_owned()));
-        });
-    }
-
-    /// A second commit of a ticket would fail, because it requires a new one.
-    #[test]
-    fn a_commit_writes_one_ticket() {
-        let comments = ["// asks another service", "// both, once, or neither"];
-        assert_on_page(PAGE, &comments, &[&with_commit::source()]);
-        every_crash(async |world: World| {
-            create_table(&world.client(), "tickets").await;
-            let booked = world.call(async |process| {
-                let idempotency = process.idempotency();
-                let booked = with_commit::book(&idempotency, "order-42", "hamlet");
-                booked.await.expect("an answer")
-            });
-            assert_eq!(booked.await, "booked");
-            let tickets = world.client().scan().table_name("tickets").send().await;
-            assert_eq!(tickets.expect("a table").items().len(), 1);
         });
     }
 }
