@@ -133,7 +133,7 @@ impl FingerprintBuilder {
         self
     }
 
-    /// Adds JSON text, which is compared by value.
+    /// Adds JSON text, which is compared by value. A byte order mark before it is ignored.
     ///
     /// Text that is invalid JSON, or nested more than 128 levels deep, is added as bytes.
     ///
@@ -213,6 +213,13 @@ mod tests {
             json("\"\u{e9}\"".as_bytes()),
             Fingerprint::builder().json_text("\"\u{e9}\"").finish()
         );
+    }
+
+    #[test]
+    fn a_byte_order_mark_belongs_to_json_only_if_it_is_not_json() {
+        let json = |text: &str| Fingerprint::builder().json(text.as_bytes()).finish();
+        assert_eq!(json("\u{feff}[1]"), json("[1]"));
+        assert_ne!(json("\u{feff}["), json("["));
     }
 
     #[test]

@@ -46,8 +46,9 @@ impl<const N: usize> Hashing<N> {
     }
 
     pub(super) fn json(&mut self, text: &str) {
+        let without_bom = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (recipe, hasher) in &mut self.0 {
-            match (recipe.canonical)(text) {
+            match (recipe.canonical)(without_bom) {
                 Some(canonical) => add(hasher, Part::Json, &canonical),
                 None => add(hasher, Part::Bytes, text.as_bytes()),
             }
