@@ -324,6 +324,16 @@ impl StoredRecord {
         sent
     }
 
+    /// Returns the time of the note with this name, by DynamoDB's clock; `None` if the name is not that of a note
+    /// ([`step_at_most_once`](crate::Execution::step_at_most_once)), or if the note cannot be read.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn noted_at(&self, name: &str) -> Option<SystemTime> {
+        sent_by(name)?;
+        let StoredAnswer::Json(millis) = self.steps.as_ref()?.get(name)? else { return None };
+        Some(Timestamp::from_millis(millis.parse().ok()?).to_system())
+    }
+
     /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).
     ///
     /// ```
