@@ -182,7 +182,7 @@ impl StoredRecord {
             owner: header.owner.to_string(),
             fingerprint: fingerprint.encode().to_vec(),
             created_at: header.created_at.to_system(),
-            expires_at: Timestamp::from_millis(header.expires_at.saturating_mul(1000)).to_system(),
+            expires_at: Timestamp::from_seconds(header.expires_at).to_system(),
             steps: steps.map(|steps| steps.into_iter().map(result).collect()),
             seen_at: seen_at.to_system(),
             record_key,
