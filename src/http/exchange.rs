@@ -287,7 +287,7 @@ fn render_outcome<B: From<Body>, V, E>(
             return render_outcome(config, *instead, render_value);
         }
         RunOutcome::Panicked(_, None) => render(config, &panicked()),
-        RunOutcome::Ended(End::Committed(answer)) => stored(config, answer, None),
+        RunOutcome::Ended(End::Committed(answer, _)) => stored(config, answer, None),
         RunOutcome::Ended(End::Replayed(replay) | End::FailureReplayed(Some(replay))) => {
             stored(config, replay.answer, Some(StoredUntil::of(replay.expires_at)))
         }

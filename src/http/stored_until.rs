@@ -44,6 +44,6 @@ pub struct StoredUntil(pub SystemTime);
 impl StoredUntil {
     /// `expires_at` is the attribute of the record, in seconds.
     pub(super) fn of(expires_at: i64) -> Self {
-        Self(Timestamp::from_millis(expires_at.saturating_mul(1000)).to_system())
+        Self(Timestamp::from_seconds(expires_at).to_system())
     }
 }

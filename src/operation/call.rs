@@ -14,12 +14,12 @@ use super::config::CallConfig;
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
 use crate::answer::{Answer, AnswerRules};
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Timestamp};
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
 use crate::idempotency::Idempotency;
 use crate::policy::Failure;
-use crate::run::call::{CallContext, End};
+use crate::run::call::{CallContext, End, Replay};
 use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
@@ -255,7 +255,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
         Hook: ReconcileHook<T, E>,
         Errors: KeptErrors<E>,
     {
-        self.run_with_outcome(handler).await.map(Outcome::into_inner)
+        self.run_with_expiry(handler).await.map(|(outcome, _)| outcome.into_inner())
     }
 
     /// Like [`run`](Self::run), but also returns whether the answer is new, replayed or reconciled.
@@ -275,6 +275,42 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// # Errors
     /// The same as for [`run`](Self::run).
     pub async fn run_with_outcome<T, E, F, Fut>(self, handler: F) -> Result<Outcome<T>, RunError<E>>
+    where
+        F: FnOnce(Execution) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Serialize + DeserializeOwned,
+        Hook: ReconcileHook<T, E>,
+        Errors: KeptErrors<E>,
+    {
+        self.run_with_expiry(handler).await.map(|(outcome, _)| outcome)
+    }
+
+    /// Like [`run_with_outcome`](Self::run_with_outcome), but also returns until when the answer is stored, by
+    /// DynamoDB's clock.
+    ///
+    /// The time is the `expires_at` of the record. After it, a call with the same key runs the handler. It is `None`
+    /// if the answer is not stored ([`NothingExecuted`](Outcome::NothingExecuted),
+    /// [`Unprotected`](Outcome::Unprotected),
+    /// [`Completed::Release`](crate::policy::Completed::Release), or an answer that cannot be stored), and if it is
+    /// unknown whether or until when it is ([`Unconfirmed`](Outcome::Unconfirmed)).
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// let charge = idempotency.operation("charge").key("order-42").no_payload();
+    /// let (outcome, stored_until) = charge
+    ///     .run_with_expiry(async |_| Ok::<_, std::io::Error>("paid".to_owned()))
+    ///     .await?;
+    /// let record = sandbox.record("charge", "order-42").read().await?.expect("a record");
+    /// assert_eq!(stored_until, Some(record.expires_at));
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`run`](Self::run).
+    pub async fn run_with_expiry<T, E, F, Fut>(
+        self,
+        handler: F,
+    ) -> Result<(Outcome<T>, Option<SystemTime>), RunError<E>>
     where
         F: FnOnce(Execution) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -334,22 +370,27 @@ impl<Hook: Clone, Errors> Clone for Call<Hook, Errors> {
     }
 }
 
-/// Converts the outcome of a call into the types of its handler.
+/// Converts the outcome of a call into the types of its handler, and returns until when the answer is stored.
 pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
     outcome: RunOutcome<T, E>,
-) -> Result<Outcome<T>, RunError<E>> {
-    Ok(match outcome {
-        RunOutcome::Returned(value, Storage::Stored | Storage::Released) => {
-            Outcome::Executed(value)
+) -> Result<(Outcome<T>, Option<SystemTime>), RunError<E>> {
+    let (outcome, stored_until) = match outcome {
+        RunOutcome::Returned(value, Storage::Stored(until)) => (Outcome::Executed(value), until),
+        RunOutcome::Returned(value, Storage::Released) => (Outcome::Executed(value), None),
+        RunOutcome::Returned(value, Storage::NotStored) => (Outcome::NothingExecuted(value), None),
+        RunOutcome::Returned(value, Storage::Unprotected) => (Outcome::Unprotected(value), None),
+        RunOutcome::Returned(value, Storage::Unconfirmed) => (Outcome::Unconfirmed(value), None),
+        RunOutcome::Returned(value, Storage::Reconciled(until)) => {
+            (Outcome::Reconciled(value), until)
         }
-        RunOutcome::Returned(value, Storage::NotStored) => Outcome::NothingExecuted(value),
-        RunOutcome::Returned(value, Storage::Unprotected) => Outcome::Unprotected(value),
-        RunOutcome::Returned(value, Storage::Unconfirmed) => Outcome::Unconfirmed(value),
-        RunOutcome::Returned(value, Storage::Reconciled) => Outcome::Reconciled(value),
         RunOutcome::Failed(error) => return Err(RunError::Handler(error)),
         RunOutcome::Panicked(panic, _) => panic.resume(),
-        RunOutcome::Ended(End::Committed(answer)) => Outcome::Executed(decode(&answer)?),
-        RunOutcome::Ended(End::Replayed(replay)) => Outcome::Replayed(decode(&replay.answer)?),
+        RunOutcome::Ended(End::Committed(answer, until)) => {
+            (Outcome::Executed(decode(&answer)?), until)
+        }
+        RunOutcome::Ended(End::Replayed(Replay { answer, expires_at })) => {
+            (Outcome::Replayed(decode(&answer)?), Some(expires_at))
+        }
         RunOutcome::Ended(End::FailureReplayed(replay)) => {
             let error = match replay.as_ref().map(|replay| &replay.answer) {
                 Some(Answer::Json(json)) => Errors::decode(json),
@@ -358,7 +399,9 @@ pub(super) fn outcome_of<T: DeserializeOwned, E, Errors: KeptErrors<E>>(
             return Err(error.map_or_else(|| failed().into(), RunError::Handler));
         }
         RunOutcome::Ended(End::NoAnswer(error)) => return Err(error.into()),
-    })
+    };
+    let time = |seconds| Timestamp::from_seconds(seconds).to_system();
+    Ok((outcome, stored_until.map(time)))
 }
 
 /// Encodes a function's answer and its errors as JSON.

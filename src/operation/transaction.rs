@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::time::SystemTime;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -68,7 +69,7 @@ impl<Errors> Call<Unset, Errors> {
         T: Serialize + DeserializeOwned,
         Errors: KeptErrors<E>,
     {
-        self.run_transaction_with_outcome(build).await.map(Outcome::into_inner)
+        self.run_transaction_with_expiry(build).await.map(|(outcome, _)| outcome.into_inner())
     }
 
     /// Like [`run_transaction`](Self::run_transaction), but also returns where the answer comes from.
@@ -98,6 +99,39 @@ impl<Errors> Call<Unset, Errors> {
         self,
         build: F,
     ) -> Result<Outcome<T>, RunError<E>>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<Transaction<T>, E>>,
+        T: Serialize + DeserializeOwned,
+        Errors: KeptErrors<E>,
+    {
+        self.run_transaction_with_expiry(build).await.map(|(outcome, _)| outcome)
+    }
+
+    /// Like [`run_transaction_with_outcome`](Self::run_transaction_with_outcome), but also returns until when the
+    /// answer is stored, as [`run_with_expiry`](Self::run_with_expiry) does.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::Transaction;
+    ///
+    /// let transfer = idempotency.operation("transfers").key("order-42").no_payload();
+    /// let (outcome, stored_until) = transfer
+    ///     .run_transaction_with_expiry(async || {
+    ///         Ok::<_, std::io::Error>(Transaction::new("transferred".to_owned())) // .items(..)
+    ///     })
+    ///     .await?;
+    /// let record = sandbox.record("transfers", "order-42").read().await?.expect("a record");
+    /// assert_eq!(stored_until, Some(record.expires_at));
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for `run_transaction`.
+    pub async fn run_transaction_with_expiry<T, E, F, Fut>(
+        self,
+        build: F,
+    ) -> Result<(Outcome<T>, Option<SystemTime>), RunError<E>>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Transaction<T>, E>>,

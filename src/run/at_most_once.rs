@@ -167,7 +167,9 @@ impl Execution {
         // Another note of this attempt would have another time, which a delayed copy of this one would replace.
         reserved.keep();
         if !is_broken(FaultPoint::SendBeforeNote) {
-            self.note(name).await?;
+            let noted = self.note(name).await;
+            self.halt_if_lost().await;
+            noted?;
         }
         self.may_start_or_halt(name).await?;
         let value = user_code::run_or_resume(send).await.map_err(RunError::Handler)?;

@@ -16,8 +16,8 @@ use crate::store::key::{RecordKey, Scope};
 /// The end of a call whose result is not what its handler or hook has returned.
 #[derive(Debug, derive_more::From)]
 pub(crate) enum End {
-    /// The answer that the handler has committed.
-    Committed(Answer),
+    /// The answer that the handler has committed, and until when it is stored, in epoch seconds, if that is known.
+    Committed(Answer, Option<i64>),
     /// The answer of another execution.
     Replayed(Replay),
     /// The failure of an earlier execution, if it is available.
@@ -32,7 +32,6 @@ pub(crate) enum End {
 pub(crate) struct Replay {
     pub(crate) answer: Answer,
     /// When the record expires by DynamoDB's clock, in seconds since 1970.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP shows it"))]
     pub(crate) expires_at: i64,
 }
 

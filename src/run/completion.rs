@@ -21,13 +21,15 @@ use crate::store::record::{Header, Record, completed_header};
 /// Whether a handler's answer was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
-    Stored,
+    /// Until then, in epoch seconds. `None` if that is unknown, or if the record has a reason instead of the
+    /// answer.
+    Stored(Option<i64>),
     /// The handler succeeded, and the key was released instead (`Completed::Release`).
     Released,
     /// The answer is a failure, or the handler executed nothing.
     NotStored,
-    /// The answer is a hook's, and is stored.
-    Reconciled,
+    /// The answer is a hook's, and is stored as in `Stored`.
+    Reconciled(Option<i64>),
     /// No record protected the run.
     Unprotected,
     /// DynamoDB did not confirm the write in time.
@@ -46,28 +48,26 @@ impl Execution {
             let answer = call.answers.stored(answer);
             let copy = call.is_cacheable(core, answer.bytes()).then(|| answer.detached());
             let (response, in_parts) = self.place(answer, until).await;
-            let (expires_at, command) = {
-                let (mut end, now) = (self.finish(), core.table.clock.moment());
-                let expires_at = in_parts.unwrap_or_else(|| end.estimate(now).1);
-                (expires_at, end.complete(now, in_parts.unwrap_or_default(), until))
-            };
+            let now = core.table.clock.moment();
+            let command = self.finish().complete(now, in_parts.unwrap_or_default(), until);
             let mut session = self.session();
             (session.answer, session.is_replaceable) = (Some(response), true);
             let ended = session.drive(&mut &self.inner.finish, command).await;
             match ended {
                 FinishResult::Stored => {
                     // If the record has a reason instead of the answer, repeats get the reason.
-                    let is_reason = session.answer.as_ref().is_none_or(Stored::is_unavailable);
-                    let copy = copy.filter(|_| !is_reason);
-                    if !copy.is_some_and(|answer| session.cache(expires_at, answer)) {
+                    let stored_until = session.stored_until();
+                    let copy = copy.zip(stored_until);
+                    if !copy.is_some_and(|(answer, until)| session.cache(until, answer)) {
                         core.invalidate_cached(&call.key);
                     }
                     self.succeeded();
-                    self.storage(Storage::Stored)
+                    self.storage(Storage::Stored(stored_until))
                 }
                 FinishResult::Committed => {
                     self.succeeded();
-                    Err(End::Committed(self.own_answer(&mut session).await))
+                    let stored_until = session.stored_until();
+                    Err(End::Committed(self.own_answer(&mut session).await, stored_until))
                 }
                 FinishResult::LeaseLost if self.is_protected() => {
                     Err(self.lost_lease(&mut session).await)

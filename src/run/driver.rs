@@ -50,6 +50,8 @@ pub(crate) struct Session<'a> {
     sent: Option<(Write, String)>,
     /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
+    /// The `expires_at` of this call's own COMPLETED record, if the last responses have confirmed or shown it.
+    completed_until: Option<i64>,
     /// The cache's generation of the key before the last request. The answer that the request returns is
     /// cached only if the key was not invalidated since.
     generation: Option<Generation>,
@@ -82,6 +84,7 @@ impl<'a> Session<'a> {
             step: None,
             sent: None,
             last: None,
+            completed_until: None,
             generation: None,
             taken_over: None,
             error: None,
@@ -127,6 +130,13 @@ impl<'a> Session<'a> {
         Reply { outcome: Outcome::Read(result), is_in_doubt: false, time: read.time }
     }
 
+    /// Until when the answer of this call is stored, in epoch seconds. `None` if that is unknown, or if the record
+    /// has a reason instead of the answer.
+    pub(crate) fn stored_until(&self) -> Option<i64> {
+        let has_reason = self.answer.as_ref().is_some_and(Stored::is_unavailable);
+        self.completed_until.filter(|_| !has_reason)
+    }
+
     /// Called before a request that may return the record.
     pub(crate) fn note_generation(&mut self) {
         let cache = self.core.cache.as_ref();
@@ -142,7 +152,7 @@ impl<'a> Session<'a> {
             return false;
         }
         // Earlier by the tolerance, so that a wrong local clock does not extend the retention.
-        let end = Timestamp::from_millis(expires_at.saturating_mul(1000));
+        let end = Timestamp::from_seconds(expires_at);
         let until = core.table.clock.end(end.minus(core.clock_tolerance));
         let entry = Entry { fingerprint: call.fingerprint, until, expires_at, answer };
         cache.insert(call.key.as_str(), generation, entry)
@@ -154,6 +164,8 @@ impl<'a> Session<'a> {
         match record {
             Ok(record) => {
                 let header = record.as_ref().map(|record| record.header(&self.call.fingerprint));
+                let own = header.as_ref().filter(|it| it.is_completed() && it.owner == self.me);
+                self.completed_until = own.map(|own| own.expires_at);
                 self.last = record;
                 Ok(header)
             }
@@ -162,7 +174,7 @@ impl<'a> Session<'a> {
                 Err(Cause::Other)
             }
             Err(_) => {
-                self.last = None;
+                (self.last, self.completed_until) = (None, None);
                 Ok(Some(unknown_owner_record(&self.me)))
             }
         }
@@ -192,6 +204,9 @@ impl<'a> Session<'a> {
     async fn extend(&mut self, write: &Write, limit: Duration) -> Reply {
         let (last, before) = (self.last.take(), self.error.take());
         let reply = self.put(write, None, limit).await;
+        if reply.is_in_doubt || matches!(reply.outcome, Outcome::Write(WriteResult::Unknown(_))) {
+            self.completed_until = None;
+        }
         if let Some(error) = std::mem::replace(&mut self.error, before) {
             tracing::warn!(
                 operation = self.call.key.operation(), %error,
@@ -324,7 +339,11 @@ impl<'a> Session<'a> {
         reply: store::Reply<store::WriteResult<I>>,
     ) -> Reply {
         let result = match reply.outcome {
-            WriteResult::Applied => WriteResult::Applied,
+            WriteResult::Applied => {
+                let record = Some(&write.record).filter(|record| record.is_completed());
+                self.completed_until = record.map(|record| record.expires_at);
+                WriteResult::Applied
+            }
             WriteResult::Rejected(None) => WriteResult::Rejected(None),
             WriteResult::Rejected(item) => {
                 self.decode(item).map_or_else(WriteResult::NotApplied, WriteResult::Rejected)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
-use crate::answer::{Answer, Stored};
+use crate::answer::Stored;
 use crate::clock;
 use crate::error::Error;
 use crate::policy::Policy;
@@ -15,6 +15,7 @@ use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
 use crate::run::steps::Steps;
+use crate::run::transaction::Committed;
 use crate::signals::Ending;
 #[cfg(feature = "http")]
 use crate::store::key::RecordKey;
@@ -64,9 +65,9 @@ pub(crate) struct Inner {
     owner: String,
     /// The machine that holds the lease and finishes the record.
     pub(crate) finish: Mutex<Finish>,
-    /// The answer of the last commit, as the operation's caller gets it. Locked by a commit and by
-    /// the end of the execution, so that only one of them runs at a time.
-    pub(crate) committed: tokio::sync::Mutex<Option<Answer>>,
+    /// The last commit. Locked by a commit and by the end of the execution, so that only one of them runs at a
+    /// time.
+    pub(crate) committed: tokio::sync::Mutex<Option<Committed>>,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
     discarded: AtomicBool,

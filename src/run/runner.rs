@@ -169,12 +169,12 @@ fn overrule<V, E>(execution: &Execution, end: End, outcome: RunOutcome<V, E>) ->
         End::NoAnswer(error) if has_failed && error.kind() == ErrorKind::NothingCommitted => {
             return outcome;
         }
-        End::Committed(_) if has_failed => tracing::error!(
+        End::Committed(..) if has_failed => tracing::error!(
             operation = execution.operation(),
             attempt = execution.attempt(),
             "the handler failed after its commit: the committed answer stands"
         ),
-        End::Committed(_) | End::Replayed(_) | End::FailureReplayed(_) | End::NoAnswer(_) => {}
+        End::Committed(..) | End::Replayed(_) | End::FailureReplayed(_) | End::NoAnswer(_) => {}
     }
     outcome.replaced(end)
 }

@@ -110,9 +110,7 @@ impl Execution {
         value: T,
     ) -> Result<T, RunError<E>> {
         let stored = self.store(name, to_json(&value)).await;
-        if self.is_lease_lost() {
-            self.halt().await;
-        }
+        self.halt_if_lost().await;
         stored.map_err(Error::of_step_that_ran)?;
         Ok(value)
     }
@@ -124,6 +122,13 @@ impl Execution {
             self.halt().await;
         }
         may_start
+    }
+
+    /// The handler of a call whose write has shown that it lost its lease is stopped here.
+    pub(super) async fn halt_if_lost(&self) {
+        if self.is_lease_lost() {
+            self.halt().await;
+        }
     }
 
     pub(super) fn coder(&self) -> Coder<'_> {

@@ -14,7 +14,9 @@ use crate::json::to_text;
 use crate::ops::admin::StoredRecord;
 use crate::store::attribute;
 use crate::store::key::{KeyForm, RecordKey, Scope};
-use crate::store::record::{self, Header, Item, Record, State, completed_header, random_owner};
+use crate::store::record::{
+    self, Header, Item, Record, State, StoredStep, completed_header, encode_steps, random_owner,
+};
 use crate::store::{Consistency, Table};
 
 /// How long ago leases and retentions ended.
@@ -25,8 +27,9 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// The record of one key in a [`Sandbox`]. [`Sandbox::record`] creates it.
 ///
 /// Its methods write the record like another caller, with an owner that no call has. An existing record keeps
-/// its fingerprint, attempt and start. A new record belongs to the request that [`payload`](Self::payload),
-/// `request` (feature `http`) or [`fingerprint`](Self::fingerprint) sets, and otherwise to a call with
+/// its fingerprint, attempt and start, and unless it is completed, its [steps](Self::step). A new record belongs
+/// to the request that [`payload`](Self::payload), `request` (feature `http`) or
+/// [`fingerprint`](Self::fingerprint) sets, and otherwise to a call with
 /// [`no_payload`](crate::KeyedOperation::no_payload).
 ///
 /// The key is written verbatim, so this type does not work with
@@ -51,11 +54,13 @@ pub struct SandboxRecord<'a> {
     scope: Scope,
     key: String,
     fingerprint: Result<Option<Fingerprint>, String>,
+    /// The names of the steps to write, and their results as JSON.
+    steps: Vec<(String, Result<String, String>)>,
 }
 
 impl<'a> SandboxRecord<'a> {
     pub(super) fn new(sandbox: &'a Sandbox, scope: Scope, key: String) -> Self {
-        Self { sandbox, scope, key, fingerprint: Ok(None) }
+        Self { sandbox, scope, key, fingerprint: Ok(None), steps: Vec::new() }
     }
 
     /// Sets the request by its payload, like [`KeyedOperation::payload`](crate::KeyedOperation::payload).
@@ -117,6 +122,29 @@ impl<'a> SandboxRecord<'a> {
         Self { fingerprint: Ok(Some(fingerprint)), ..self }
     }
 
+    /// Adds a finished [step](crate::Execution::step) with this result, stored in plain form.
+    ///
+    /// [`pending`](Self::pending), [`abandoned`](Self::abandoned) and the methods for failures write it. A
+    /// completed record has no steps.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// // The owner died after its first step.
+    /// sandbox.record("order", "order-42").step("charge", "ch_1").abandoned().await?;
+    /// let order = idempotency.operation("order").key("order-42").no_payload();
+    /// let charge = order
+    ///     .run(async |execution| {
+    ///         execution.step("charge", async { Ok::<_, std::io::Error>("ch_2".to_owned()) }).await
+    ///     })
+    ///     .await?;
+    /// assert_eq!(charge, "ch_1");
+    /// # Ok(()) });
+    /// ```
+    pub fn step<T: Serialize + ?Sized>(mut self, name: impl Into<String>, result: &T) -> Self {
+        self.steps.push((name.into(), to_text(result).map_err(|error| error.to_string())));
+        self
+    }
+
     /// Writes a record whose owner runs the operation, with this much of its lease left.
     ///
     /// ```
@@ -134,7 +162,7 @@ impl<'a> SandboxRecord<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] if the payload cannot be serialized, if the key is empty or too
+    /// [`ErrorKind::InvalidInput`] if the payload or a step cannot be serialized, if the key is empty or too
     /// long, or if the scope is an encoded scope as text (`orders/%t/acme`): pass
     /// `Scope::new("orders").tenant("acme")`. [`ErrorKind::UnknownRecord`] if the item is not a
     /// record.
@@ -191,11 +219,7 @@ impl<'a> SandboxRecord<'a> {
     /// # Errors
     /// The same as for [`pending`](Self::pending).
     pub async fn completed<T: Serialize + ?Sized>(&self, answer: &T) -> Result<(), Error> {
-        let json = to_text(answer).map_err(|source| {
-            Error::new(ErrorKind::InvalidInput, "the answer cannot be serialized to JSON")
-                .with_source(source)
-        })?;
-        self.write(State::Completed, Some(Answer::Json(json.into()).readable())).await
+        self.write(State::Completed, Some(in_plain_form("answer", answer)?)).await
     }
 
     /// Writes a record of a failure that is kept, without an error to replay.
@@ -217,6 +241,29 @@ impl<'a> SandboxRecord<'a> {
     /// The same as for [`pending`](Self::pending).
     pub async fn failed(&self) -> Result<(), Error> {
         self.write(State::Failed, None).await
+    }
+
+    /// Writes a record of a failure that is kept with this error, stored in plain form.
+    ///
+    /// Calls that [keep errors](crate::Call::replay_errors) of this type get the error. For an HTTP response,
+    /// let the operation run once instead.
+    ///
+    /// ```
+    /// # doc_examples::run(async |sandbox, idempotency| {
+    /// use dynamodb_idempotency::RunError;
+    ///
+    /// sandbox.record("charge", "order-42").failed_with("the card is stolen").await?;
+    /// let charge = idempotency.operation("charge").key("order-42").no_payload().replay_errors::<String>();
+    /// let error = charge.run(async |_| Ok::<_, String>(1200)).await.unwrap_err();
+    /// assert!(matches!(error, RunError::Handler(text) if text == "the card is stolen"));
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`pending`](Self::pending), and [`ErrorKind::InvalidInput`] if the error cannot be
+    /// serialized.
+    pub async fn failed_with<E: Serialize + ?Sized>(&self, error: &E) -> Result<(), Error> {
+        self.write(State::Failed, Some(in_plain_form("error", error)?)).await
     }
 
     /// Changes the existing record so that its lease and its retention have ended.
@@ -249,14 +296,27 @@ impl<'a> SandboxRecord<'a> {
         self.put(item).await
     }
 
-    /// Returns the stored record; `None` if it does not exist.
+    /// Returns the stored record, with its answer, its kept error and its finished steps; `None` if it does not
+    /// exist.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
-    /// let charge = idempotency.operation("charge").key("order-42").payload(&1200);
-    /// charge.run(async |_| Ok::<_, std::io::Error>(())).await?;
-    /// let stored = sandbox.record("charge", "order-42").read().await?.expect("a record");
-    /// assert_eq!(stored.status(), "COMPLETED");
+    /// use dynamodb_idempotency::testing::{StoredAnswer, StoredState};
+    ///
+    /// let record = sandbox.record("order", "order-42");
+    /// let order = idempotency.operation("order").key("order-42").no_payload().replay_errors::<String>();
+    /// let ran = order
+    ///     .run(async |execution| {
+    ///         let charge = execution.step("charge", async { Ok::<_, String>(1200) }).await;
+    ///         charge.map_err(|error| error.to_string())?;
+    ///         Err::<(), _>("out of stock".to_owned())
+    ///     })
+    ///     .await;
+    /// assert!(ran.is_err());
+    /// let stored = record.read().await?.expect("a record");
+    /// let error = StoredAnswer::Json(r#""out of stock""#.to_owned());
+    /// assert!(matches!(stored.state, StoredState::Failed { answer: Some(kept), .. } if kept == error));
+    /// assert_eq!(stored.steps.expect("steps")["charge"], StoredAnswer::Json("1200".to_owned()));
     /// # Ok(()) });
     /// ```
     ///
@@ -274,12 +334,18 @@ impl<'a> SandboxRecord<'a> {
         let named = self.fingerprint.clone().map_err(invalid)?;
         let (key, now, schema) = (self.record_key()?, self.now(), &self.table().schema);
         let found = self.item().await?.map(|item| Record::decode(schema, item)).transpose()?;
-        let (attempt, created_at, kept) = match found {
-            Some(Record { header, fingerprint, .. }) => {
-                (header.attempt, header.created_at, Some(fingerprint))
+        let (attempt, created_at, kept, steps) = match found {
+            Some(Record { header, fingerprint, steps, .. }) => {
+                (header.attempt, header.created_at, Some(fingerprint), steps)
             }
-            None => (1, now, None),
+            None => (1, now, None, None),
         };
+        let mut steps = steps.unwrap_or_default();
+        for (name, json) in &self.steps {
+            let json =
+                json.as_ref().map_err(|error| not_serializable("result of a step", error))?;
+            steps.insert(name.clone(), StoredStep::Result(json.clone()));
+        }
         let fingerprint = match (named, kept) {
             (None, Some(kept)) => kept,
             (named, _) => named.unwrap_or_else(|| Fingerprint::builder().finish()).to_store(),
@@ -289,7 +355,11 @@ impl<'a> SandboxRecord<'a> {
         let expires_at = lease_expires_at.unwrap_or(now).plus(RETENTION).seconds_up();
         let header = completed_header(random_owner()?, attempt, created_at, expires_at);
         let header = Header { state, completed_at, ..header };
-        self.put(record::item(schema, (&key, &fingerprint), &header, response)).await
+        let mut item = record::item(schema, (&key, &fingerprint), &header, response);
+        if state != State::Completed && !steps.is_empty() {
+            item.insert(attribute::STEPS.to_owned(), encode_steps(&steps));
+        }
+        self.put(item).await
     }
 
     async fn item(&self) -> Result<Option<Item>, Error> {
@@ -334,4 +404,15 @@ impl<'a> SandboxRecord<'a> {
     fn table(&self) -> &Table {
         &self.sandbox.idempotency.core.table
     }
+}
+
+/// The stored form of an answer or an error.
+fn in_plain_form<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<AttributeValue, Error> {
+    let json = to_text(value).map_err(|error| not_serializable(what, &error.to_string()))?;
+    Ok(Answer::Json(json.into()).readable())
+}
+
+fn not_serializable(what: &str, reason: &str) -> Error {
+    let message = format!("the {what} cannot be serialized to JSON: {reason}");
+    Error::new(ErrorKind::InvalidInput, message)
 }

@@ -57,6 +57,7 @@ mod sandbox;
 mod signals;
 mod snapshots;
 mod steps;
+mod stored_until;
 mod table;
 mod time;
 mod transaction;

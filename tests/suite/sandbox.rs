@@ -57,6 +57,7 @@ async fn a_scope_as_the_command_line_writes_it_is_refused_as_text() {
             record.pending(MINUTE).await.unwrap_err(),
             record.completed("re_1").await.unwrap_err(),
             record.failed().await.unwrap_err(),
+            record.failed_with("declined").await.unwrap_err(),
             record.expired().await.unwrap_err(),
             record.read().await.unwrap_err(),
         ];
@@ -72,6 +73,60 @@ async fn a_scope_as_the_command_line_writes_it_is_refused_as_text() {
     assert!(read.unwrap().is_some());
     sandbox.record("50% off", "k").completed("re_1").await.unwrap();
     sandbox.record("orders/v2", "k").completed("re_1").await.unwrap();
+}
+
+#[tokio::test]
+async fn finished_steps_and_a_kept_error_are_met_as_on_a_real_table() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let (idempotency, runs) = (sandbox.idempotency(), Runs::default());
+    let order = async || {
+        let operation =
+            idempotency.operation("order").key("k").no_payload().replay_errors::<String>();
+        let ran = operation.run(async |execution| {
+            for name in ["reserve", "charge"] {
+                let step = execution.step(name, async { Ok::<_, String>(runs.add()) }).await;
+                step.map_err(|error| error.to_string())?;
+            }
+            Err::<u32, _>("no stock".to_owned())
+        });
+        let RunError::Handler(error) = ran.await.unwrap_err() else { panic!("no kept error") };
+        error
+    };
+    let steps = async || {
+        let steps = sandbox.record("order", "k").read().await.unwrap().unwrap().steps;
+        let json = |answer| match answer {
+            StoredAnswer::Json(json) => json,
+            other => panic!("{other:?}"),
+        };
+        steps
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, step)| (name, json(step)))
+            .collect::<Vec<_>>()
+    };
+    let [reserve, charge] = ["reserve", "charge"].map(str::to_owned);
+
+    // The owner died after its first step.
+    sandbox.record("order", "k").step("reserve", &7).abandoned().await.unwrap();
+    assert_eq!(steps().await, [(reserve.clone(), "7".to_owned())]);
+    assert_eq!((order().await.as_str(), runs.count()), ("no stock", 1));
+    let both = [(charge, "1".to_owned()), (reserve, "7".to_owned())];
+    assert_eq!(steps().await, both);
+    let kept = || async {
+        match sandbox.record("order", "k").read().await.unwrap().unwrap().state {
+            StoredState::Failed { answer, .. } => answer,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(kept().await, Some(StoredAnswer::Json("\"no stock\"".to_owned())));
+
+    // A change of the state keeps the steps, except a completion.
+    sandbox.record("order", "k").failed_with("declined").await.unwrap();
+    assert_eq!(kept().await, Some(StoredAnswer::Json("\"declined\"".to_owned())));
+    assert_eq!((order().await.as_str(), runs.count()), ("declined", 1));
+    assert_eq!(steps().await, both);
+    sandbox.record("order", "k").step("ship", &1).completed(&7).await.unwrap();
+    assert_eq!(steps().await, []);
 }
 
 /// The record of `.request(..)` is the one that the layer writes for this request.
@@ -175,6 +230,10 @@ async fn what_cannot_be_is_an_error() {
     let no_json = std::collections::HashMap::from([((1, 2), 3)]);
     let payload = sandbox.record("charge", "k").payload(&no_json).pending(MINUTE).await;
     assert_eq!(payload.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let step = sandbox.record("charge", "k").step("a", &no_json).pending(MINUTE).await;
+    assert_eq!(step.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let error = sandbox.record("charge", "k").failed_with(&no_json).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
     let colliding = TableSchema::default().partition_key("status");
     let error = Sandbox::with_schema(colliding).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);

@@ -202,12 +202,18 @@ pub(crate) fn text(record: &StoredRecord) -> String {
     fields.push(("retained", time_and_distance(record.expires_at, now)));
     fields.push(("request", fingerprint(record)));
     for (name, result) in record.steps.iter().flatten() {
-        let result = match result {
-            StoredAnswer::Json(text) => plain(text),
-            StoredAnswer::Encoded { .. } => "done; its result is encoded by a codec".to_owned(),
-            StoredAnswer::Http { .. }
-            | StoredAnswer::InParts { .. }
-            | StoredAnswer::Unavailable(_) => "done; its result could not be stored".to_owned(),
+        let result = match (record.noted_at(name), result) {
+            (Some(at), _) => time_and_distance(at, now),
+            (None, StoredAnswer::Json(text)) => plain(text),
+            (None, StoredAnswer::Encoded { .. }) => {
+                "done; its result is encoded by a codec".to_owned()
+            }
+            (
+                None,
+                StoredAnswer::Http { .. }
+                | StoredAnswer::InParts { .. }
+                | StoredAnswer::Unavailable(_),
+            ) => "done; its result could not be stored".to_owned(),
         };
         fields.push(("step", format!("{}: {result}", plain(name))));
     }

@@ -37,6 +37,11 @@ impl Timestamp {
         time.unwrap_or(epoch)
     }
 
+    /// The time of an `expires_at`, in epoch seconds.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1000))
+    }
+
     pub const fn millis(self) -> i64 {
         self.0
     }

@@ -48,6 +48,33 @@ fn the_quick_start_answers_201_and_then_replays_it() {
     assert!(found.matches("order-42").count() >= 2, "{found}");
 }
 
+/// The program of the README, for customers whom an authorizer knows.
+#[test]
+#[ignore = "needs a deployment: cargo xtask e2e"]
+fn a_function_gets_the_claims_of_the_event_on_the_page_about_running_locally() {
+    let (scope, claim) =
+        (r#".http("payments")"#, r#".tenant(lambda::tenant::authorizer_claim("sub"))"#);
+    let program = program("README.md", "dynamodb-idempotency");
+    assert!(program.contains(scope), "{program}");
+    let program = program.replace(scope, &format!("{scope}{claim}"));
+    let dependencies = block("README.md", "Use it", "toml");
+    let project = Project::new(&Deployment::load(), &program, &dependencies);
+    project.write("event.json", &block(LOCALLY, "cargo-lambda", "json"));
+    let shell = block(LOCALLY, "cargo-lambda", "sh");
+    let (serve, invocations) = split(&shell, "cargo lambda watch");
+    let [invoke] = invocations[..] else { panic!("one invocation: {invocations:?}") };
+    let _running = project.start(&serve);
+    for is_replayed in [false, true] {
+        let answer = project.run(invoke);
+        assert!(answer.contains(r#""statusCode":201"#), "{answer}");
+        assert_eq!(answer.contains("idempotency-replayed"), is_replayed, "{answer}");
+    }
+    let (variables, _) = shell.split_once("idempotency create-table").expect("a table");
+    let show = "idempotency show payments order-42 --tenant user-7";
+    let shown = project.run(&format!("{variables}{show}"));
+    assert!(shown.contains("COMPLETED"), "{shown}");
+}
+
 /// The environment comes from the README, as the page says.
 fn consumer(deployment: &Deployment) -> Project {
     let dependencies = block(MESSAGES, "Messages and events", "toml");

@@ -17,12 +17,15 @@ use crate::page::ROOT;
 const PATIENCE: Duration = Duration::from_secs(1200);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// `cargo`, with two differences. `cargo install` of the command line would take minutes, so the program
-/// that the workspace has built is installed already. And `cargo lambda` gets a port that is free.
+/// `cargo`, with three differences. `cargo install` of the command line would take minutes, so the program
+/// that the workspace has built is installed already. `cargo lambda` gets a port that is free. And it builds
+/// where the workspace does, because in a new folder it would build all dependencies again.
 const CARGO: &str = r#"#!/bin/sh
 case "$*" in
     "install --git "*" dynamodb-idempotency-cli") ;;
     "install "*) echo "not an installation of the command line: $*" >&2; exit 2 ;;
+    "lambda watch --concurrency 4 --target-dir target/watch")
+        exec "$REAL_CARGO" lambda watch --invoke-port "$PORT" --concurrency 4 ;;
     "lambda watch"*|"lambda invoke"*)
         action="$2"; shift 2
         exec "$REAL_CARGO" lambda "$action" --invoke-port "$PORT" "$@" ;;

@@ -182,7 +182,7 @@ impl StoredRecord {
             owner: header.owner.to_string(),
             fingerprint: fingerprint.encode().to_vec(),
             created_at: header.created_at.to_system(),
-            expires_at: Timestamp::from_millis(header.expires_at.saturating_mul(1000)).to_system(),
+            expires_at: Timestamp::from_seconds(header.expires_at).to_system(),
             steps: steps.map(|steps| steps.into_iter().map(result).collect()),
             seen_at: seen_at.to_system(),
             record_key,
@@ -322,6 +322,16 @@ impl StoredRecord {
         }
         sent.retain(|step, _| !self.steps.as_ref().is_some_and(|steps| steps.contains_key(*step)));
         sent
+    }
+
+    /// Returns the time of the note with this name, by DynamoDB's clock; `None` if the name is not that of a note
+    /// ([`step_at_most_once`](crate::Execution::step_at_most_once)), or if the note cannot be read.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn noted_at(&self, name: &str) -> Option<SystemTime> {
+        sent_by(name)?;
+        let StoredAnswer::Json(millis) = self.steps.as_ref()?.get(name)? else { return None };
+        Some(Timestamp::from_millis(millis.parse().ok()?).to_system())
     }
 
     /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).

@@ -104,6 +104,11 @@ impl<'a> Caller<'a> {
         Ok(Self { core, call, goal, machine, session })
     }
 
+    /// Until when the answer that was written is stored, in epoch seconds.
+    pub(crate) fn stored_until(&self) -> Option<i64> {
+        self.session.stored_until()
+    }
+
     /// Boxed, as [`acquire`] is.
     pub(crate) fn advance(&mut self, step: Step) -> BoxFuture<'_, Result<Progress, End>> {
         self.perform(step).boxed()
@@ -132,7 +137,7 @@ impl<'a> Caller<'a> {
                 (Self::success(&grant), Some(grant.attempts.number))
             }
             Ok(Progress::NothingWritten) => (Ending::NOT_WRITTEN, None),
-            Err(End::Replayed(_) | End::Committed(_)) => (Ending::REPLAY, None),
+            Err(End::Replayed(_) | End::Committed(..)) => (Ending::REPLAY, None),
             Err(End::FailureReplayed(_)) => (Ending::REPLAY_FAILURE, None),
             Err(End::NoAnswer(error)) => (Ending::of_error(error), None),
         };

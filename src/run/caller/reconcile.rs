@@ -56,7 +56,8 @@ where
                 Progress::Written,
                 Some(Reconciled::Completed(value) | Reconciled::Commit { answer: value, .. }),
             ) => {
-                return Err(RunOutcome::Returned(value, Storage::Reconciled));
+                let stored = Storage::Reconciled(caller.stored_until());
+                return Err(RunOutcome::Returned(value, stored));
             }
             (Progress::Written, Some(Reconciled::Failed(error))) => {
                 return Err(RunOutcome::Failed(error));

@@ -28,6 +28,15 @@ pub(crate) struct Commit {
     pub(crate) items: Vec<TransactWriteItem>,
 }
 
+/// A commit that was sent.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    /// What its caller gets.
+    answer: Answer,
+    /// Until when it is stored, in epoch seconds; `None` if it is not stored, or if that is unknown.
+    stored_until: Option<i64>,
+}
+
 impl Execution {
     /// Writes `items` and the completed record with the answer `response`, in one transaction.
     ///
@@ -116,7 +125,7 @@ impl Execution {
         if !self.has_record() {
             // If this future is dropped, the items may have been written.
             self.finish().begin_items().map_err(no_commit)?;
-            *committed = Some(answer);
+            *committed = Some(Committed { answer, stored_until: None });
             return self.commit_items(items).await;
         }
         let now = core.table.clock.moment();
@@ -127,15 +136,16 @@ impl Execution {
         items::prepare(&core.table, &call.key, record_bytes, &mut items)?;
         let mut session = self.session();
         (session.answer, session.items) = (Some(response), items);
-        *committed = Some(answer);
+        let committed = committed.insert(Committed { answer, stored_until: None });
         let command = self.finish().commit(core.table.clock.moment(), until);
         let ended = session.drive(&mut &*finish, command).await;
+        committed.stored_until = session.stored_until();
         self.committed(ended, &mut session)
     }
 
     /// Waits for a commit that runs in another task. A commit that is polled ends within the time of its
     /// tries, the same time again to resolve a doubt, and one request. `None` if it has not ended then.
-    async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Answer>>> {
+    async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Committed>>> {
         let Inner { core, committed, .. } = &*self.inner;
         let table = &core.table;
         let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
@@ -194,7 +204,7 @@ impl Execution {
                     self.ended_as(Ending::LEASE_EXPIRED);
                     false
                 }
-                End::Committed(_)
+                End::Committed(..)
                 | End::Replayed(_)
                 | End::FailureReplayed(_)
                 | End::NoAnswer(_) => true,
@@ -204,11 +214,11 @@ impl Execution {
     }
 
     /// Resolves a commit whose future was dropped, if there is one. Returns how the commits have ended the
-    /// operation. `committed` is the answer of the last commit.
+    /// operation. `committed` is the last commit.
     async fn conclude(
         &self,
         command: Command<FinishResult>,
-        committed: &mut Option<Answer>,
+        committed: &mut Option<Committed>,
     ) -> Option<End> {
         let mut session = self.session();
         let ended = session.drive(&mut &self.inner.finish, command).await;
@@ -216,11 +226,14 @@ impl Execution {
             FinishResult::Stored | FinishResult::Committed => {
                 self.succeeded();
                 let sent = committed.take().filter(|_| ended == FinishResult::Stored);
-                if sent.is_some() {
-                    return sent.map(End::Committed);
+                if let Some(Committed { answer, stored_until }) = sent {
+                    // A commit whose future was dropped was found by this session.
+                    let stored_until = stored_until.or_else(|| session.stored_until());
+                    return Some(End::Committed(answer, stored_until));
                 }
                 self.read_record(&mut session).await;
-                Some(End::Committed(self.own_answer(&mut session).await))
+                let stored_until = session.stored_until();
+                Some(End::Committed(self.own_answer(&mut session).await, stored_until))
             }
             FinishResult::LeaseLost => {
                 self.read_record(&mut session).await;

@@ -16,6 +16,7 @@ use crate::error::{ConditionFailed, Error};
 
 #[cfg(feature = "http")]
 pub(crate) use self::commit::Commit;
+pub(crate) use self::commit::Committed;
 pub(crate) use self::run::{TransactionEncoding, run_transaction};
 
 pub(crate) fn json<T: Serialize + ?Sized>(answer: &T) -> Result<Answer, Error> {

@@ -114,7 +114,8 @@ async fn write<V, E>(
     let outcome = match (progress, unwritten) {
         (Err(end), _) => end.into(),
         (Ok(Progress::Written), _) => {
-            RunOutcome::Returned(other.unwrap_or(response), Storage::Stored)
+            let stored = Storage::Stored(caller.stored_until());
+            RunOutcome::Returned(other.unwrap_or(response), stored)
         }
         (Ok(Progress::NothingWritten), Some(outcome)) => outcome,
         (

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 
-#[cfg(any(test, feature = "internals"))]
+#[cfg(any(test, feature = "internals", feature = "testing"))]
 pub(crate) use self::stored_steps::encode_steps;
 pub(crate) use self::stored_steps::{
     StoredStep, StoredSteps, check_steps, decode_steps, steps_bytes,

@@ -130,7 +130,7 @@ pub(crate) fn decode_steps(steps: AttributeValue) -> Option<StoredSteps> {
     steps.into_iter().map(|(name, value)| Some((name, StoredStep::decode(value)?))).collect()
 }
 
-#[cfg(any(test, feature = "internals"))]
+#[cfg(any(test, feature = "internals", feature = "testing"))]
 pub(crate) fn encode_steps(steps: &StoredSteps) -> AttributeValue {
     let written = |(name, step): (&String, &StoredStep)| (name.clone(), step.encode());
     AttributeValue::M(steps.iter().map(written).collect())

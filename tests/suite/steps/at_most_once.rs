@@ -160,6 +160,30 @@ async fn without_a_confirmed_note_nothing_is_sent() {
     assert_eq!(service.sent.count(), 0);
 }
 
+/// As a step whose result is not stored for the same reason.
+#[tokio::test]
+async fn a_handler_whose_note_finds_the_lease_lost_is_stopped() {
+    for sends in [true, false] {
+        let (store, returned) = (Store::open().await, Cell::new(false));
+        let idempotency = store.idempotency();
+        let operation = idempotency.operation("order").key("k").no_payload();
+        let ran = operation.run(async |execution| {
+            let other = with(store.record("order#k").await, "owner", s(raw::ANOTHER));
+            store.put(other).await;
+            if sends {
+                let look_up = async |_| Ok(LookUp::<u32>::Unknown);
+                execution.step_at_most_once("refund", never(), look_up).await.unwrap_err()
+            } else {
+                execution.step("refund", async { Ok::<_, &str>(1) }).await.unwrap_err()
+            };
+            returned.set(true);
+            Ok::<_, RunError<&str>>(1)
+        });
+        let error = ran.await.unwrap_err().flatten().into_handler().unwrap_err();
+        assert_eq!((error.kind(), returned.get()), (ErrorKind::LeaseExpired, false), "{sends}");
+    }
+}
+
 #[tokio::test]
 async fn without_a_record_nothing_is_sent() {
     let (store, service) = (Store::open().await, Service::default());

@@ -1,10 +1,11 @@
 //! `idempotency show`
 
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use dynamodb_idempotency::policy::{Compression, KeyForm, LargeAnswers};
 use dynamodb_idempotency::{AnswerCodec, CodecError, Policy, TableSchema};
 use serde_json::json;
 
-use crate::support::{Item, Store, abandoned, completed, map, n, pending, s, with};
+use crate::support::{Item, Store, abandoned, completed, map, n, now, pending, s, with};
 
 #[tokio::test]
 async fn a_finished_operation_is_shown_with_its_answer() {
@@ -52,6 +53,21 @@ async fn a_running_and_a_stuck_one_say_how_long() {
     assert_eq!((&json["dangers"], &json["lease_left_s"]), (&json!([]), &json!(null)));
     let over = json["abandoned_for_s"].as_u64().unwrap();
     assert!(over >= 199, "{over}");
+}
+
+#[tokio::test]
+async fn a_note_of_a_request_is_shown_with_its_time() {
+    let store = Store::open().await;
+    let sent = now() / 1000 - 200;
+    let note = s(&(sent * 1000).to_string());
+    let steps = map(&[("refund~sent~1", note), ("reserve", s("1"))]);
+    store.put(with(abandoned("payments#k", 100), "steps", steps)).await;
+    let shown = store.run(&["show", "payments", "k"]).await.out;
+    let sent = DateTime::from_secs(sent).fmt(DateTimeFormat::DateTime).unwrap();
+    let note = format!("refund~sent~1: {sent}, 3 min 2");
+    for part in [note.as_str(), "reserve: 1", "whether the request of step `refund`"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
 }
 
 #[tokio::test]
