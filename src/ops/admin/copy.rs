@@ -117,7 +117,7 @@ const TRIES: u32 = 6;
 impl SourceItem {
     pub(super) fn new(schema: &TableSchema, key: RecordKey, item: Item, now: Timestamp) -> Self {
         let expires_at = number(&item, schema.ttl_name());
-        let has_ended = |end: i64| Timestamp::from_millis(end) < now;
+        let has_ended = |end: i64| has_ended(end, now);
         // As a record counts for a call, but for items of every format.
         let is_expired = expires_at.is_some_and(|end| has_ended(end.saturating_mul(1000)))
             && number(&item, attribute::LEASE_EXPIRES_AT).is_none_or(has_ended);
@@ -190,11 +190,25 @@ impl SourceItem {
         let (Content::Record(source), Content::Record(target)) = (&self.content, target) else {
             return kept;
         };
-        if !is_further(source, &target, now) {
+        let is_expired = has_ended(target.header.expires_at.saturating_mul(1000), now);
+        if !(is_expired && !is_running(&target, now)) && !is_further(source, &target, now) {
             return kept;
         }
         let expires_at = Term::ExpiresAt(target.header.expires_at);
         Decision::Replace(Condition::unchanged(&target.header.version()).and(expires_at))
+    }
+}
+
+/// Whether a time in epoch milliseconds is past.
+fn has_ended(end: i64, now: Timestamp) -> bool {
+    Timestamp::from_millis(end) < now
+}
+
+/// Whether the record has a live lease.
+fn is_running(record: &Record, now: Timestamp) -> bool {
+    match record.header.state {
+        State::Pending { lease_expires_at } => now <= lease_expires_at,
+        State::Completed | State::Failed | State::Released => false,
     }
 }
 
@@ -213,15 +227,12 @@ fn number(item: &Item, name: &str) -> Option<i64> {
 /// by hand.
 fn is_further(source: &Record, target: &Record, now: Timestamp) -> bool {
     let (from, to) = (&source.header, &target.header);
-    let is_running = match to.state {
-        State::Pending { lease_expires_at } => now <= lease_expires_at,
-        State::Completed | State::Failed | State::Released => false,
-    };
     // The attempt of a FAILED record is only released by hand, which writes an id that no call has.
     let is_released_by_hand = to.state == State::Released
         && (from.attempt, from.created_at) == (to.attempt, to.created_at)
         && from.owner != to.owner;
-    let is_protected = is_running || is_released_by_hand || target.fingerprint.is_blocker();
+    let is_protected =
+        is_running(target, now) || is_released_by_hand || target.fingerprint.is_blocker();
     let is_later_attempt = from.attempt > to.attempt && from.created_at == to.created_at;
     let is_finished_first = match to.state {
         State::Pending { .. } | State::Released | State::Failed => to.attempt <= from.attempt,
@@ -243,7 +254,8 @@ impl Admin<'_> {
     ///
     /// - the source is COMPLETED or FAILED, and the target is PENDING, RELEASED or FAILED with no higher
     ///   attempt; or
-    /// - the source has a higher attempt, and both have the same `created_at`; or
+    /// - the source has a higher attempt, and both have the same `created_at`;
+    /// - the target has expired, which counts as absent; or
     /// - it is a part of an answer that expires earlier.
     ///
     /// A COMPLETED record is replaced only by another one. A record that is not COMPLETED replaces

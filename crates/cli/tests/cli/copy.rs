@@ -585,3 +585,29 @@ async fn a_place_continues_only_the_command_that_printed_it() {
     let rest = source.json(&["stuck", "--resume", place]).await;
     assert_eq!(rest["read"]["items"], 7, "{rest}");
 }
+
+/// A request would run with it, although the source has completed.
+#[tokio::test]
+async fn an_expired_record_of_the_target_counts_as_absent() {
+    let (source, target) = pair().await;
+    let expired = |item| with(item, "expires_at", n(now() / 1000 - 5));
+    let targets: [(&str, fn(&str) -> Item); 3] = [
+        ("completed", completed),
+        ("blocker", blocker),
+        ("later", |pk| with(failed(pk), "attempt", n(7))),
+    ];
+    for (key, item) in targets {
+        let pk = format!("payments#{key}");
+        source.put(released(&pk)).await;
+        target.put(expired(item(&pk))).await;
+    }
+    // A lease is live until its end.
+    source.put(completed("payments#live")).await;
+    target.put(with(expired(pending("payments#live")), "attempt", n(7))).await;
+    let done = copied(&source, &target, &[]).await;
+    assert_eq!((&done["records"]["replaced"], &done["records"]["kept"]), (&json!(3), &json!(1)));
+    for (key, _) in targets {
+        let pk = format!("payments#{key}");
+        assert_eq!(target.item(&pk).await, source.item(&pk).await, "{pk}");
+    }
+}
