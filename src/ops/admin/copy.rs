@@ -36,7 +36,7 @@ pub struct SourceItem {
 /// What an item is.
 #[derive(Clone, Debug)]
 enum Content {
-    Record(Record),
+    Record(Box<Record>),
     /// A record of a newer version.
     Newer,
     /// Not a record of a known layout.
@@ -46,7 +46,7 @@ enum Content {
 impl Content {
     fn of(schema: &TableSchema, item: Item) -> Self {
         match Record::decode(schema, item) {
-            Ok(record) => Self::Record(record),
+            Ok(record) => Self::Record(Box::new(record)),
             Err(error) if error.kind() == ErrorKind::NewerRecord => Self::Newer,
             Err(_) => Self::Unreadable,
         }
@@ -190,8 +190,9 @@ impl SourceItem {
         let (Content::Record(source), Content::Record(target)) = (&self.content, target) else {
             return kept;
         };
-        let is_expired = has_ended(target.header.expires_at.saturating_mul(1000), now);
-        if !(is_expired && !is_running(&target, now)) && !is_further(source, &target, now) {
+        let expires_at = target.header.expires_at.saturating_mul(1000);
+        let counts_as_absent = has_ended(expires_at, now) && !is_running(&target, now);
+        if !counts_as_absent && !is_further(source, &target, now) {
             return kept;
         }
         let expires_at = Term::ExpiresAt(target.header.expires_at);
