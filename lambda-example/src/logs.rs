@@ -65,7 +65,10 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let writer = Arc::clone(&lines);
         let log = logs(Some("JSON"), None, move || Lines(Arc::clone(&writer)));
-        tracing::subscriber::with_default(log, || tracing::error!(reason = "none", "it failed"));
+        tracing::subscriber::with_default(log, || {
+            let call = tracing::info_span!("idempotency", key = "84732e2b3cfd95c4");
+            call.in_scope(|| tracing::error!(reason = "none", "it failed"));
+        });
         let lines = lines.lock().expect("no panic");
         let line: serde_json::Value = serde_json::from_slice(&lines).expect("one line of JSON");
         let timestamp = line["timestamp"].as_str().expect("a timestamp");
@@ -73,6 +76,8 @@ mod tests {
         assert_eq!(line["level"], "ERROR");
         assert_eq!(line["target"], module_path!());
         assert_eq!(line["fields"]["message"], "it failed");
+        // As the queries of `docs/signals.md` read it.
+        assert_eq!(line["span"]["key"], "84732e2b3cfd95c4");
     }
 
     struct Lines(Arc<Mutex<Vec<u8>>>);

@@ -182,13 +182,14 @@ impl Table {
         Reply::new(outcome, seen.time)
     }
 
-    /// Puts a blocker of this owner, which no call has, under a key. `replaced` is the version and the
-    /// `expires_at` of a record that counts as absent.
+    /// Puts a blocker of this owner, which no call has, under a key, with the number of the last attempt.
+    /// `replaced` is the version and the `expires_at` of a record to replace.
     pub(crate) async fn put_blocker(
         &self,
         key: &RecordKey,
         owner: OwnerId,
         lasts: Duration,
+        attempt: u32,
         replaced: Option<(&Version, i64)>,
     ) -> Reply<WriteResult> {
         let now = match self.stamp(key).await {
@@ -198,7 +199,7 @@ impl Table {
         let header = Header {
             owner,
             state: State::Pending { lease_expires_at: now },
-            attempt: 1,
+            attempt,
             released_attempts: 0,
             created_at: now,
             completed_at: None,

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::admin::{Blocked, Copied, CopyMode, Select};
+use dynamodb_idempotency::admin::{Blocked, Copied, CopyMode, Released, Select};
 use dynamodb_idempotency::policy::{KeyForm, Takeover};
 use dynamodb_idempotency::{ErrorKind, Outcome, Policy, Scope};
 
-use crate::support::raw;
-use crate::support::{Link, Runs, Store, charge, executed, kind};
+use crate::support::raw::{self, map, n, s, with};
+use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind};
 
 /// Copies all items, as `idempotency copy` does.
 async fn copy(from: &Store, to: &Store) -> Vec<Copied> {
@@ -96,4 +96,64 @@ async fn a_blocked_key_is_a_mismatch_under_every_policy() {
     }
     assert!(matches!(block().await.unwrap(), Blocked::Exists(_)));
     assert_eq!((store.record("charge#k").await, runs.count()), (before, 0));
+}
+
+/// The blocker replaces what was read, and nothing that has started since.
+#[tokio::test]
+async fn a_forced_block_does_not_replace_an_attempt_that_has_started_since() {
+    let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
+    let idempotency = store.over(&link);
+    let (scope, day) = (Scope::new("charge"), Duration::from_secs(86_400));
+    store.put(raw::abandoned("charge#k")).await;
+    let taken_over = with(raw::pending("charge#k"), "owner", s(raw::ANOTHER));
+    link.wire.next("PutItem", Act::HoldResponse(gate.clone()));
+    let admin = idempotency.admin();
+    let block = admin.force_block(&scope, "k", KeyForm::Verbatim, day);
+    let (blocked, ()) = tokio::join!(block, async {
+        gate.reached().await;
+        store.put(taken_over.clone()).await;
+        gate.open();
+    });
+    let Blocked::Exists(record) = blocked.unwrap() else { panic!("it runs") };
+    assert_eq!(record.owner, raw::ANOTHER);
+    assert_eq!(store.record("charge#k").await, taken_over);
+}
+
+#[tokio::test]
+async fn a_forced_block_whose_response_is_lost_has_replaced_the_record() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let link = Link::default();
+    let idempotency = store.over(&link);
+    let (scope, day) = (Scope::new("charge"), Duration::from_secs(86_400));
+    let steps = with(raw::failed("charge#k"), "steps", map("reserve", s("1")));
+    store.put(steps).await;
+    for act in [Act::Deliver, Act::LoseResponse] {
+        link.wire.next("PutItem", act);
+    }
+    let admin = idempotency.admin();
+    let blocked = admin.force_block(&scope, "k", KeyForm::Verbatim, day).await.unwrap();
+    assert!(matches!(blocked, Blocked::Replaced(_)), "{blocked:?}");
+    let again = admin.force_block(&scope, "k", KeyForm::Verbatim, day).await.unwrap();
+    assert!(matches!(again, Blocked::Exists(_)), "{again:?}");
+    let ran = charge(store.idempotency().operation("charge").key("k"), &runs).await;
+    assert_eq!((kind(ran), runs.count()), (ErrorKind::Mismatch, 0));
+}
+
+#[tokio::test]
+async fn a_failure_does_not_replace_a_release_by_hand() {
+    let (old, restored, runs) = (Store::open().await, Store::open().await, Runs::default());
+    old.put(raw::failed("charge#k")).await;
+    assert_eq!(copy(&old, &restored).await, [Copied::Copied]);
+    let tool = restored.tool(&Link::default());
+    let record = tool.admin().record(&Scope::new("charge"), "k", KeyForm::Verbatim).await;
+    let released = tool.admin().release(&record.unwrap().expect("a record")).await.unwrap();
+    assert!(matches!(released, Released::Released), "{released:?}");
+    assert_eq!(copy(&old, &restored).await, [Copied::Kept("RELEASED")]);
+    let ran = charge(restored.idempotency().operation("charge").key("k"), &runs).await;
+    assert_eq!((ran.is_ok(), runs.count()), (true, 1));
+    // What has completed is final.
+    let done = with(raw::completed("charge#k", "1"), "attempt", n(9));
+    old.put(done).await;
+    restored.put(with(raw::failed("charge#k"), "status", s("RELEASED"))).await;
+    assert_eq!(copy(&old, &restored).await, [Copied::Replaced]);
 }

@@ -6,14 +6,14 @@ use dynamodb_idempotency::policy::{Failure, Lease, Outage, Takeover, Unconfirmed
 use dynamodb_idempotency::signals::{
     ANSWER_BYTES, CALLS, EXECUTIONS, HANDLER_SECONDS, LogKey, STORE_SECONDS, TAKEOVERS, hashed_key,
 };
-use dynamodb_idempotency::{Call, Idempotency, Policy, Reconciled, Transaction};
+use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Policy, Reconciled, Transaction};
 use futures::FutureExt;
 use tracing::Level;
 
 use crate::support::listener::Listener;
 use crate::support::raw::{s, with};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept, raw,
+    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept, kind, raw,
 };
 
 const ENDED: &str = "an idempotent call has ended";
@@ -220,6 +220,36 @@ async fn the_outcome_of_an_abandoned_operation_names_who_decided() {
     hooked(Err(Declined { run: 0 })).run(never).await.unwrap_err();
     hooked(Ok(Reconciled::Completed("found".to_owned()))).run(never).await.unwrap();
     assert_eq!(outcomes(&listener), ["abandoned", "reconcile_failed", "reconciled"]);
+}
+
+/// A query of the log finds the keys of abandoned operations by it.
+#[tokio::test]
+async fn the_event_of_an_abandoned_operation_is_inside_a_span_with_its_key() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let idempotency = store.idempotency();
+    store.put(raw::abandoned("charge#k")).await;
+    let reject = |policy: Policy| policy.takeover(Takeover::Reject);
+    for _ in 0..2 {
+        charge(policy_of(&idempotency, reject), &runs).await.unwrap_err();
+    }
+    let spans = listener.spans();
+    for (event, (span, fields)) in listener.logged(ENDED).iter().zip(&spans) {
+        assert_eq!((event.get("outcome"), &event.inside[..]), ("abandoned", &[*span][..]));
+        assert_eq!(fields.get("key"), Some(&hashed_key("charge#k")));
+    }
+    assert_eq!(spans.len(), 2);
+}
+
+/// An attempt that was abandoned counts too.
+#[tokio::test]
+async fn an_abandoned_operation_without_attempts_left_is_a_final_failure() {
+    let (store, runs, listener) = (Store::open().await, Runs::default(), Listener::start());
+    let idempotency = store.idempotency();
+    store.put(raw::abandoned("charge#k")).await;
+    let once = |policy: Policy| policy.failure(Failure::Retain { max_attempts: 1 });
+    let ran = charge(policy_of(&idempotency, once), &runs).await;
+    assert_eq!(kind(ran), ErrorKind::Failed);
+    assert_eq!(outcomes(&listener), ["replay_failure"]);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use dynamodb_idempotency::signals::hashed_key;
 use dynamodb_idempotency::{Error, Scope};
 
 use crate::failure::Failure;
@@ -146,7 +147,7 @@ pub(crate) enum Command {
     /// Block keys whose effects have happened and whose records are lost
     ///
     /// Every request with such a key is a mismatch, and none runs. A key that has a record stays as it
-    /// is, unless the record has expired.
+    /// is, unless the record has expired, or with `--force`.
     Block {
         /// The operation, and what is below it: `payments`, `payments/v2`
         #[arg(long, value_name = "SCOPE")]
@@ -162,6 +163,9 @@ pub(crate) enum Command {
         /// How long: until no client retries a request with the key
         #[arg(long = "for", value_name = "TIME", default_value = "7d", value_parser = some_time)]
         lasts: Duration,
+        /// Also replace records that are abandoned, FAILED or RELEASED; their steps are lost
+        #[arg(long)]
+        force: bool,
         /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
@@ -172,7 +176,8 @@ pub(crate) enum Command {
     ///
     /// A record that the target has is replaced only if the source's is further: COMPLETED or FAILED
     /// instead of PENDING, RELEASED or FAILED with no higher attempt, or a later attempt of the same
-    /// operation. A second run copies what is missing.
+    /// operation. A failure does not replace a record that was released by hand. A second run copies
+    /// what is missing.
     Copy {
         /// The table to read
         #[arg(long, value_name = "TABLE")]
@@ -216,6 +221,31 @@ pub(crate) enum Command {
         /// The folder, which must exist
         folder: Option<PathBuf>,
     },
+}
+
+impl Command {
+    /// Ties the places of a scan to this command and its tables.
+    pub(crate) fn bind(&mut self, table: Option<&str>) {
+        let table = table.unwrap_or_default();
+        let (scan, of) = match self {
+            Self::Find { scan, hash } => (scan, format!("find {hash}")),
+            Self::Stuck { scan, which } => (scan, format!("stuck {}", which.failed)),
+            Self::Stats { scan, .. } => (scan, "stats".to_owned()),
+            Self::Sweep { scan, delete } => (scan, format!("sweep {delete}")),
+            Self::Release { scan, which, .. } => (scan, format!("release {}", which.failed)),
+            Self::Copy { scan, from, to, dry_run, .. } => {
+                (scan, format!("copy {dry_run}\0{from}\0{to}"))
+            }
+            Self::CreateTable
+            | Self::Doctor { .. }
+            | Self::Show { .. }
+            | Self::Block { .. }
+            | Self::Watch { .. }
+            | Self::Completions { .. }
+            | Self::Man { .. } => return,
+        };
+        scan.of = format!("{of}\0{table}");
+    }
 }
 
 /// Scope and key of a record.
@@ -321,7 +351,7 @@ pub(crate) struct Scan {
     scope: Option<String>,
     #[command(flatten)]
     tenant: Tenant,
-    /// Stop after about this many items and print how to continue
+    /// Stop after the page in which this many items are read, and print how to continue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Continue a stopped scan at the place that it printed
@@ -340,6 +370,9 @@ pub(crate) struct Scan {
     /// requested.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) page_size: Option<u32>,
+    /// The command and the tables, to which a place belongs
+    #[arg(skip)]
+    pub(crate) of: String,
 }
 
 impl Scan {
@@ -355,6 +388,15 @@ impl Scan {
     /// The same, from the start of the table.
     pub(crate) fn without_place(&self) -> Self {
         Self { resume: None, ..self.clone() }
+    }
+
+    /// The mark of the places of this scan: a short hash of the command, the tables and the scope.
+    pub(crate) fn mark(&self) -> Result<String, Failure> {
+        let scope = self.scope()?;
+        let scope = scope.as_ref().map_or("", Scope::as_str);
+        let mut hash = hashed_key(&format!("{}\0{scope}", self.of));
+        hash.truncate(8);
+        Ok(hash)
     }
 
     /// The scope of keys that are named. Nothing is scanned for them.

@@ -26,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) keys: Vec<String>,
     pub(crate) sha256: bool,
     pub(crate) lasts: Duration,
+    /// Replace a record with which a request can run.
+    pub(crate) force: bool,
     pub(crate) yes: bool,
 }
 
@@ -35,7 +37,7 @@ pub(crate) async fn run(
     audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let Options { scope, keys, sha256, lasts, yes } = options;
+    let Options { scope, keys, sha256, lasts, force, yes } = options;
     if json && !yes {
         return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
     }
@@ -48,11 +50,18 @@ pub(crate) async fn run(
         return Err(Failure::Refused(message.to_owned()));
     }
     let names: Vec<_> = keys.into_iter().map(|key| Name::new(scope.clone(), key, sha256)).collect();
-    let (mut blocked, mut existing, mut failed) = (0_u64, Vec::new(), None);
+    let (mut blocked, mut replaced, mut existing, mut failed) =
+        (0_u64, Vec::new(), Vec::new(), None);
     for some in names.chunks(AT_ONCE) {
-        for result in join_all(some.iter().map(|name| one(admin, name, lasts, audit))).await {
+        for result in
+            join_all(some.iter().map(|name| one(admin, name, (lasts, force), audit))).await
+        {
             match result {
                 Ok(Blocked::Written) => blocked += 1,
+                Ok(Blocked::Replaced(record)) => {
+                    blocked += 1;
+                    replaced.push(record);
+                }
                 Ok(Blocked::Exists(record)) => existing.push(record),
                 Err(failure) => failed = Some(failure),
             }
@@ -62,15 +71,27 @@ pub(crate) async fn run(
         }
     }
     if json {
-        let existing: Vec<_> = existing.iter().map(|record| record::summary(record)).collect();
-        output::document(json!({"blocked": blocked, "existing": existing}))?;
+        let summaries = |records: &[Box<StoredRecord>]| {
+            records.iter().map(|record| record::summary(record)).collect::<Vec<_>>()
+        };
+        output::document(json!({
+            "blocked": blocked,
+            "replaced": summaries(&replaced),
+            "existing": summaries(&existing),
+        }))?;
     } else {
-        for record in &existing {
-            let pk = plain(&format!("{}#{}", record.scope, record.key));
-            output::line(format!("`{pk}` has a record: {}", record::state(record)))?;
+        for (records, verb) in [(&replaced, "had"), (&existing, "has")] {
+            for record in records {
+                let pk = plain(&format!("{}#{}", record.scope, record.key));
+                output::line(format!("`{pk}` {verb} a record: {}", record::state(record)))?;
+            }
         }
         let keys = count(blocked, "key is", "keys are");
-        output::line(format!("{keys} blocked, {} had a record", existing.len()))?;
+        let replaced = match replaced.len() {
+            0 => String::new(),
+            number => format!(" ({number} in place of a record)"),
+        };
+        output::line(format!("{keys} blocked{replaced}, {} had a record", existing.len()))?;
     }
     if let Some(failure) = failed {
         // A second run finds what the first one has blocked.
@@ -80,9 +101,10 @@ pub(crate) async fn run(
         0 => Ok(ExitCode::SUCCESS),
         number => {
             let keys = count(number as u64, "key has", "keys have");
+            let what = if force { "wait for its lease" } else { "--force blocks it" };
             Err(Failure::Refused(format!(
                 "{keys} a record with which a request can run, and which was not changed: look at \
-                 it with `show`"
+                 it with `show`; {what}"
             )))
         }
     }
@@ -92,14 +114,15 @@ pub(crate) async fn run(
 async fn one(
     admin: Admin<'_>,
     name: &Name,
-    lasts: Duration,
+    (lasts, force): (Duration, bool),
     audit: &AuditLog,
 ) -> Result<Blocked, Failure> {
     let (scope, key_hash) = (name.scope.as_str(), name.key_hash(admin)?);
     audit.intend_block(scope, &key_hash)?;
-    let result = name.block(admin, lasts).await;
+    let result = name.block(admin, lasts, force).await;
     let outcome = match &result {
         Ok(Blocked::Written) => "blocked",
+        Ok(Blocked::Replaced(_)) => "replaced",
         Ok(Blocked::Exists(_)) => "exists",
         Err(error) if error.kind() == ErrorKind::OutcomeUnknown => "unknown",
         Err(_) => "failed",
@@ -124,6 +147,15 @@ fn typed() -> Result<Vec<String>, Failure> {
         return Err(Failure::Usage(message.to_owned()));
     }
     let lines = input.lock().lines().collect::<Result<Vec<_>, _>>()?;
+    let has_spaces = |line: &String| line.trim() != line;
+    if let Some(number) = lines.iter().position(has_spaces) {
+        let message = format!(
+            "line {} of standard input begins or ends with white space, which would be part of the key; \
+             nothing was written: remove it, or name the key as an argument",
+            number + 1
+        );
+        return Err(Failure::Usage(message));
+    }
     let keys: Vec<_> = lines.into_iter().filter(|line| !line.is_empty()).collect();
     if keys.is_empty() {
         return Err(Failure::Usage("there is no key on standard input".to_owned()));

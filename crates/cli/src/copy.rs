@@ -18,15 +18,16 @@ use crate::estimate::{Estimate, TableSize};
 use crate::failure::Failure;
 use crate::release::agreed;
 use crate::scan::{Next, Pace, Read, scan_after};
-use crate::stuck::{LeftOut, document, report, text_of};
+use crate::stuck::{self, LeftOut, document, report, text_of};
 use crate::words::{count, plain, span};
 use crate::{interrupt, output, table};
 
 /// How many items a part of the scan writes at once.
 const AT_ONCE: usize = 16;
 
-/// How many unfinished operations are listed. All are counted.
+/// How many keys of each kind are listed, for programs and for people. All are counted.
 const MOST_LISTED: usize = 1000;
+const MOST_PRINTED: usize = 20;
 
 /// How often an item is written again after an error that passes, and how long the first pause is. Each
 /// other pause is twice as long.
@@ -68,32 +69,41 @@ pub(crate) async fn run(
     let copy = Copy::new(to.admin(), options);
     // A place of the second scan means that the first one has reached its end.
     let is_second = options.scan.resume.as_ref().is_some_and(|place| !place.is_first_of_copy);
-    let mut read = None;
-    if !is_second {
-        let parts = copy.scan(from, &options.scan, Select::PartItems).await?;
-        if !parts.is_whole() {
-            read = Some(parts);
-        }
-    }
-    let read = if let Some(stopped) = read {
-        stopped
+    let read = if is_second {
+        copy.scan(from, &options.scan, Select::RecordItems).await?
     } else {
-        let rest = if is_second { options.scan.clone() } else { options.scan.without_place() };
-        copy.scan(from, &rest, Select::RecordItems).await?
+        let parts = copy.scan(from, &options.scan, Select::PartItems).await?;
+        if parts.is_whole() {
+            let rest = options.scan.without_place();
+            copy.scan(from, &rest, Select::RecordItems).await?.after(&parts)
+        } else {
+            parts
+        }
     };
     let (counts, left_out) = (copy.counts.into_inner(), copy.left_out.into_inner());
     if json {
-        output::document(counts.document(is_dry, &left_out, &read))?;
+        output::document(counts.document(&left_out, &read))?;
     } else {
-        output::print(counts.text(is_dry))?;
+        output::print(counts.text())?;
         output::line(text_of(&read))?;
     }
     report(&left_out, json);
     let is_wrong = left_out.others > 0 && counts.records.is_empty() && read.is_whole();
+    if counts.records.is_empty() {
+        stuck::known_scope(from, &options.scan, &read).await?;
+    }
     read.end()?;
     if is_wrong && options.scan.scope()?.is_none() {
         let message = format!("no item of table `{}` is a record of this crate", names.0);
         return Err(Failure::Other(message));
+    }
+    if counts.damaged.number > 0 {
+        let items = count(counts.damaged.number, "item", "items");
+        return Err(Failure::Other(format!(
+            "{items} of table `{}` cannot be read, and no request with their keys runs: delete them \
+             (`aws dynamodb delete-item`), and copy again",
+            names.1
+        )));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,7 +170,8 @@ struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     fn new(to: Admin<'a>, options: &Options) -> Self {
-        let (counts, left_out) = (RefCell::default(), RefCell::default());
+        let counts = Counts { is_dry: options.mode == CopyMode::DryRun, ..Counts::default() };
+        let (counts, left_out) = (RefCell::new(counts), RefCell::default());
         // A dry run reads the target.
         let units = match options.mode {
             CopyMode::Write => options.max_write_units,
@@ -273,12 +284,49 @@ impl Outcomes {
 /// The counts of a copy.
 #[derive(Debug, Default)]
 struct Counts {
+    is_dry: bool,
     records: Outcomes,
     parts: Outcomes,
     write_units: u64,
-    /// Keys of operations that were copied as PENDING: the first ones, and the number of others.
-    pending: Vec<String>,
-    other_pending: u64,
+    /// Of writes that DynamoDB rejected, by the size of the source's item, and that are billed.
+    rejected_units: u64,
+    /// Of the target's items that a dry run has read.
+    target_reads: u64,
+    /// Operations that were copied as PENDING.
+    pending: Keys,
+    replaced: Keys,
+    /// The target's items that cannot be read, and stay.
+    damaged: Keys,
+}
+
+/// The first keys of a kind, and how many there are.
+#[derive(Debug, Default)]
+struct Keys {
+    first: Vec<String>,
+    number: u64,
+}
+
+impl Keys {
+    fn add(&mut self, item: &SourceItem) {
+        self.number += 1;
+        if self.first.len() < MOST_LISTED {
+            self.first.push(item.pk().to_owned());
+        }
+    }
+
+    const fn not_listed(&self) -> u64 {
+        self.number - self.first.len() as u64
+    }
+
+    fn text(&self) -> String {
+        let first = self.first.iter().take(MOST_PRINTED);
+        let mut lines: Vec<_> = first.map(|pk| plain(pk)).collect();
+        let more = self.number - lines.len() as u64;
+        if more > 0 {
+            lines.push(format!("and {}", count(more, "other", "others")));
+        }
+        lines.join("\n")
+    }
 }
 
 impl Counts {
@@ -286,30 +334,48 @@ impl Counts {
         let status = item.status();
         if matches!(copied, Copied::Copied | Copied::Replaced) {
             self.write_units += item.write_units();
-            if status == "PENDING" && self.pending.len() < MOST_LISTED {
-                self.pending.push(item.pk().to_owned());
-            } else if status == "PENDING" {
-                self.other_pending += 1;
+            if status == "PENDING" {
+                self.pending.add(item);
             }
         }
+        // Each of these was written in vain on the condition that the target has none.
+        if matches!(copied, Copied::Replaced | Copied::Same | Copied::Kept(_)) && !self.is_dry {
+            self.rejected_units += item.write_units();
+        }
+        match copied {
+            Copied::Replaced if status != "PART" => self.replaced.add(item),
+            Copied::Kept("unreadable") => self.damaged.add(item),
+            Copied::Copied
+            | Copied::Replaced
+            | Copied::Same
+            | Copied::Kept(_)
+            | Copied::Expired => {}
+        }
+        self.target_reads += u64::from(self.is_dry && copied != Copied::Expired);
         let outcomes = if status == "PART" { &mut self.parts } else { &mut self.records };
         outcomes.add(status, copied);
     }
 
-    fn document(&self, is_dry: bool, left_out: &LeftOut, read: &Read) -> Value {
+    fn document(&self, left_out: &LeftOut, read: &Read) -> Value {
         json!({
-            "dry_run": is_dry,
+            "dry_run": self.is_dry,
             "records": self.records.document(),
             "parts": self.parts.document(),
             "other_items": left_out.others,
             "write_units": self.write_units,
-            "pending": self.pending,
-            "pending_not_listed": self.other_pending,
+            "rejected_write_units": self.rejected_units,
+            "target_reads": self.target_reads,
+            "pending": self.pending.first,
+            "pending_not_listed": self.pending.not_listed(),
+            "replaced": self.replaced.first,
+            "replaced_not_listed": self.replaced.not_listed(),
+            "damaged": self.damaged.first,
+            "damaged_not_listed": self.damaged.not_listed(),
             "read": document(read),
         })
     }
 
-    fn text(&self, is_dry: bool) -> String {
+    fn text(&self) -> String {
         let by_status = |counts: &BTreeMap<&str, u64>| {
             let sum: u64 = counts.values().sum();
             let each = counts.iter().map(|(status, number)| format!("{number} {status}"));
@@ -331,14 +397,22 @@ impl Counts {
             ("parts of answers", parts(&self.parts)),
             ("write units", self.write_units.to_string()),
         ];
-        if !self.pending.is_empty() {
-            let mut keys: Vec<_> = self.pending.iter().map(|pk| plain(pk)).collect();
-            if self.other_pending > 0 {
-                keys.push(format!("and {}", count(self.other_pending, "other", "others")));
-            }
-            fields.push(("PENDING, look at them", keys.join("\n")));
+        if self.is_dry {
+            fields.push(("items read in target", self.target_reads.to_string()));
+        } else if self.rejected_units > 0 {
+            let units = format!("about {}, billed too", self.rejected_units);
+            fields.push(("rejected writes", units));
         }
-        let dry = if is_dry { "nothing was written; a copy now would do this:\n" } else { "" };
+        if self.pending.number > 0 {
+            let operations = count(self.pending.number, "operation", "operations");
+            fields.push(("PENDING", format!("{operations}: run `stuck` on the target")));
+        }
+        for (name, keys) in [("replaced keys", &self.replaced), ("unreadable", &self.damaged)] {
+            if keys.number > 0 {
+                fields.push((name, keys.text()));
+            }
+        }
+        let dry = if self.is_dry { "nothing was written; a copy now would do this:\n" } else { "" };
         dry.to_owned() + &table::fields(&fields)
     }
 }

@@ -2,6 +2,7 @@
 //! written.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -376,6 +377,8 @@ struct Sample {
     /// A key and the reason, of the first ones.
     unreadable: Vec<(String, String)>,
     unreadable_in_all: u64,
+    /// Items that are no records.
+    others: u64,
 }
 
 impl Sample {
@@ -402,8 +405,12 @@ impl Sample {
     }
 
     async fn add(&mut self, admin: Admin<'_>, page: Page) -> Result<(), Error> {
-        // The items of other programs in the table are not ours to judge.
-        for one in page.unreadable.into_iter().filter(|one| one.is_record) {
+        for one in page.unreadable {
+            // The items of other programs in the table are not ours to judge.
+            if !one.is_record {
+                self.others += 1;
+                continue;
+            }
             self.unreadable(one.pk.unwrap_or_default(), one.reason);
         }
         for record in page.records {
@@ -470,10 +477,19 @@ impl Sample {
         if self.unreadable_in_all > listed {
             let more = self.unreadable_in_all - listed;
             findings.push(Finding::error(SAMPLE, format!("{more} more cannot be read")));
+        } else if listed == 0 && self.records == 0 && self.others > 0 {
+            let items = count(self.others, "item is none", "items are none");
+            let detail = format!("there was no record to read; {items}");
+            let fix = "look whether this is the right table, and whether its records are damaged";
+            findings.push(Finding::warning(SAMPLE, detail).fix(fix));
         } else if listed == 0 && self.records == 0 {
             findings.push(Finding::ok(SAMPLE, "there was no record to read"));
         } else if listed == 0 {
-            let detail = format!("{records} of {operations} can be read");
+            let mut detail = format!("{records} of {operations} can be read");
+            if self.others > 0 {
+                let items = count(self.others, "item is no record", "items are no records");
+                let _ = write!(detail, "; {items}");
+            }
             findings.push(Finding::ok(SAMPLE, detail));
         }
         findings

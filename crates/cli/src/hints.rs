@@ -48,6 +48,13 @@ impl Hints {
         let name = name(&record.scope, &record.key);
         format!("idempotency{} {command} {name}", self.options)
     }
+
+    /// The command that blocks a key in place of its record.
+    pub(crate) fn block(&self, record: &StoredRecord) -> String {
+        let (scope, key) = (word(&record.scope), word(&record.key));
+        let end_of_options = if record.key.starts_with('-') { "-- " } else { "" };
+        format!("idempotency{} block --force --scope={scope} {end_of_options}{key}", self.options)
+    }
 }
 
 /// Scope and key as arguments, behind `--` if one of them looks like an option.

@@ -96,8 +96,10 @@ fn sentence(error: &clap::Error) -> String {
     text.trim_start_matches("error: ").to_owned()
 }
 
-async fn run(cli: Cli) -> Result<ExitCode, Failure> {
+async fn run(mut cli: Cli) -> Result<ExitCode, Failure> {
     let json = cli.json;
+    let is_copy = matches!(cli.command, Command::Copy { .. });
+    cli.command.bind(cli.target.table.as_deref().filter(|_| !is_copy));
     match cli.command {
         Command::Completions { shell } => manual::completions(shell, json),
         Command::Man { folder } => manual::pages(folder.as_deref(), json),
@@ -173,10 +175,10 @@ async fn on_table(
                 names => release::keys(admin, names, consent, &audit, json).await,
             }
         }
-        Command::Block { scope, tenant, keys, sha256, lasts, yes, audit } => {
+        Command::Block { scope, tenant, keys, sha256, lasts, force, yes, audit } => {
             let scope = tenant.scope(&scope)?;
             let audit = AuditLog::open(audit, table)?;
-            let options = block::Options { scope, keys, sha256, lasts, yes };
+            let options = block::Options { scope, keys, sha256, lasts, force, yes };
             block::run(admin, options, &audit, json).await
         }
         Command::Watch { key, interval, timeout, follow } => {

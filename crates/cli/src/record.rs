@@ -37,9 +37,18 @@ impl Name {
         Self { scope, key, form }
     }
 
-    /// Blocks the key.
-    pub(crate) async fn block(&self, admin: Admin<'_>, lasts: Duration) -> Result<Blocked, Error> {
-        admin.block(&self.scope, &self.key, self.form, lasts).await
+    /// Blocks the key; with `force` in place of a record with which a request can run.
+    pub(crate) async fn block(
+        &self,
+        admin: Admin<'_>,
+        lasts: Duration,
+        force: bool,
+    ) -> Result<Blocked, Error> {
+        if force {
+            admin.force_block(&self.scope, &self.key, self.form, lasts).await
+        } else {
+            admin.block(&self.scope, &self.key, self.form, lasts).await
+        }
     }
 
     /// The form of the key in log lines.
@@ -81,6 +90,26 @@ pub(crate) async fn absent(admin: Admin<'_>, name: &Name) -> String {
     message
 }
 
+/// Fails if the scope, with those below it, has no record, and other scopes have some.
+pub(crate) async fn known_scope(admin: Admin<'_>, scope: &Scope) -> Result<(), Failure> {
+    let below = format!("{}/", scope.as_str());
+    let Ok(page) = admin.page(0, 1, Select::All, None).await else { return Ok(()) };
+    let is_whole = page.next.is_none();
+    let scopes: BTreeSet<_> = page.records.into_iter().map(|record| record.scope).collect();
+    let is_known = |found: &String| found == scope.as_str() || found.starts_with(&below);
+    if scopes.is_empty() || scopes.iter().any(is_known) {
+        return Ok(());
+    }
+    let scope = plain(scope.as_str());
+    let message = format!("scopes that exist: {}", nearest(&scope, scopes).join(", "));
+    if is_whole {
+        return Err(Failure::Absent(format!("there is no record of scope `{scope}`; {message}")));
+    }
+    // The scope may be in the rest of the table.
+    output::remark(format_args!("is `{scope}` the right scope? {message}"));
+    Ok(())
+}
+
 /// The scopes in the first megabyte of the table: one request.
 async fn scopes(admin: Admin<'_>) -> Result<BTreeSet<String>, Error> {
     let page = admin.page(0, 1, Select::All, None).await?;
@@ -111,15 +140,20 @@ pub(crate) fn show(record: &StoredRecord, hints: &Hints, json: bool) -> Result<(
 /// What the user can do next.
 fn next(record: &StoredRecord, hints: &Hints) -> String {
     let command = |command| hints.command(command, record);
+    let release = || {
+        let is_refused = record.dangers().contains(&Danger::Steps);
+        command("release") + if is_refused { " --force (its steps run again)" } else { "" }
+    };
     let what = match &record.state {
         _ if record.is_expired() => "nothing: the next request runs it".to_owned(),
         StoredState::Pending { .. } if record.lease_left().is_some() => {
             format!("wait for it: {}", command("watch"))
         }
         StoredState::Pending { .. } => format!(
-            "{LOOK}; the next request takes it over and runs it again; \
+            "{LOOK}; if it has: {}; the next request takes it over and runs it again; \
              under Takeover::Reject: {}",
-            command("release")
+            hints.block(record),
+            release()
         ),
         StoredState::Completed { answer: StoredAnswer::Unavailable(_), .. } => {
             "answer repeats from your business data: they get `AnswerUnavailable`, and nothing runs"
@@ -129,7 +163,7 @@ fn next(record: &StoredRecord, hints: &Hints) -> String {
         StoredState::Failed { .. } => format!(
             "the next request runs it again or gets the failure, by the policy; \
              to run it again: {}",
-            command("release")
+            release()
         ),
         StoredState::Released => "nothing: the next request runs it".to_owned(),
         StoredState::Blocked => format!(

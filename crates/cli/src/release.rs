@@ -74,12 +74,18 @@ pub(crate) async fn keys(
     if json {
         output::document(json!({"releases": done.documents, "absent": absent}))?;
     } else {
+        for message in &absent {
+            output::line(plain(message))?;
+        }
         output::line(done.text())?;
     }
     done.end()?;
-    match absent.first() {
-        Some(first) => Err(Failure::Absent(format!("{first}, nor of {} more", absent.len() - 1))),
-        None => Ok(ExitCode::SUCCESS),
+    match &absent[..] {
+        [] => Ok(ExitCode::SUCCESS),
+        [one] => Err(Failure::Absent(one.clone())),
+        [first, rest @ ..] => {
+            Err(Failure::Absent(format!("{first}, nor of {} more of the keys", rest.len())))
+        }
     }
 }
 
@@ -106,6 +112,9 @@ pub(crate) async fn stuck(
     }
     stuck::report(&left_out, json);
     done.end()?;
+    if stuck.is_empty() {
+        stuck::known_scope(idempotency, options, &read).await?;
+    }
     read.end().map(|()| ExitCode::SUCCESS)
 }
 

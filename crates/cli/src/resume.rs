@@ -7,6 +7,8 @@ use std::str::FromStr;
 /// The parts of a scan that are not read to their end, and where each goes on; `None` at its beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Resume {
+    /// Of the command, its tables and its scope.
+    pub(crate) mark: String,
     /// Whether the scan is the first of `copy`, of items that belong to records.
     pub(crate) is_first_of_copy: bool,
     pub(crate) parts: u32,
@@ -15,17 +17,18 @@ pub(crate) struct Resume {
 
 impl Resume {
     /// A scan that has not begun.
-    pub(crate) fn of(parts: u32) -> Self {
+    pub(crate) fn of(mark: String, parts: u32) -> Self {
         let rest = (0..parts).map(|part| (part, None)).collect();
-        Self { is_first_of_copy: false, parts, rest }
+        Self { mark, is_first_of_copy: false, parts, rest }
     }
 }
 
-/// `4.0:CURSOR.2:` is the first and the third of four parts, and the third has not begun. An `a` is
+/// `MARK-4.0:CURSOR.2:` is the first and the third of four parts, and the third has not begun. An `a` is
 /// before the place of the first scan of `copy`.
 impl fmt::Display for Resume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", if self.is_first_of_copy { "a" } else { "" }, self.parts)?;
+        let first = if self.is_first_of_copy { "a" } else { "" };
+        write!(f, "{}-{first}{}", self.mark, self.parts)?;
         for (part, cursor) in &self.rest {
             write!(f, ".{part}:")?;
             if let Some(cursor) = cursor {
@@ -45,6 +48,8 @@ impl FromStr for Resume {
 }
 
 fn read(text: &str) -> Option<Resume> {
+    let (mark, text) = text.split_once('-')?;
+    let is_mark = mark.len() == 8 && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
     let (is_first_of_copy, text) = match text.strip_prefix('a') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -57,7 +62,8 @@ fn read(text: &str) -> Option<Resume> {
         let part = part.parse().ok().filter(|part| *part < parts)?;
         rest.insert(part, (!cursor.is_empty()).then(|| cursor.to_owned()));
     }
-    (!rest.is_empty()).then_some(Resume { is_first_of_copy, parts, rest })
+    let mark = mark.to_owned();
+    (is_mark && !rest.is_empty()).then_some(Resume { mark, is_first_of_copy, parts, rest })
 }
 
 #[cfg(test)]
@@ -67,18 +73,22 @@ mod tests {
     #[test]
     fn what_is_printed_is_read() {
         // base64 of [["pk","payments#1"]]
-        let text = "4.0:W1sicGsiLCJwYXltZW50cyMxIl1d.2:";
+        let text = "0123abcd-4.0:W1sicGsiLCJwYXltZW50cyMxIl1d.2:";
         let resume: Resume = text.parse().unwrap();
         assert_eq!((resume.parts, resume.rest.len()), (4, 2));
         assert!(resume.rest[&0].is_some() && resume.rest[&2].is_none());
         assert_eq!(resume.to_string(), text);
-        assert_eq!(Resume::of(2).to_string(), "2.0:.1:");
-        assert_eq!("a2.0:.1:".parse::<Resume>().unwrap().to_string(), "a2.0:.1:");
+        assert_eq!(Resume::of("0123abcd".to_owned(), 2).to_string(), "0123abcd-2.0:.1:");
+        let first = "0123abcd-a2.0:.1:";
+        assert_eq!(first.parse::<Resume>().unwrap().to_string(), first);
     }
 
     #[test]
     fn an_invalid_position_is_rejected() {
         for wrong in ["", "4", "x.0:", "4.4:", "4.0", "aa4.0:"] {
+            assert!(format!("0123abcd-{wrong}").parse::<Resume>().is_err(), "{wrong}");
+        }
+        for wrong in ["4.0:", "-4.0:", "0123abc-4.0:", "0123abcg-4.0:"] {
             assert!(wrong.parse::<Resume>().is_err(), "{wrong}");
         }
     }

@@ -28,6 +28,12 @@ pub(crate) struct Read {
 }
 
 impl Read {
+    /// Adds what an earlier scan of the same table has read.
+    pub(crate) fn after(self, earlier: &Self) -> Self {
+        let (items, units) = (self.items + earlier.items, self.units + earlier.units);
+        Self { items, units, ..self }
+    }
+
     /// Whether the scan has reached its end.
     pub(crate) fn is_whole(&self) -> bool {
         self.resume.is_none() && self.failed.is_none()
@@ -132,10 +138,16 @@ pub(crate) async fn scan_after(
         Some(scope) if !is_first_of_copy => admin.within(scope),
         _ => admin,
     };
-    let resume = options.resume.clone().unwrap_or_else(|| Resume::of(options.parts));
-    if resume.is_first_of_copy && !is_first_of_copy {
-        return Err(Failure::Usage("--resume has a place of `idempotency copy`".to_owned()));
-    }
+    let mark = options.mark()?;
+    let resume = match options.resume.clone() {
+        Some(resume) if resume.mark != mark => {
+            let message = "--resume has a place of another command, table or scope: pass those with \
+                           which it was printed";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        Some(resume) => resume,
+        None => Resume::of(mark, options.parts),
+    };
     let resume = Resume { is_first_of_copy, ..resume };
     interrupt::listen();
     let bar = begin(idempotency, options).await;

@@ -67,6 +67,7 @@ pub(crate) async fn run(
         let document = json!({
             "operations": operations,
             "unreadable": left_out.unreadable.len(),
+            "newer": left_out.unreadable.iter().filter(|one| one.is_newer).count(),
             "other_items": left_out.others,
             "read": stuck::document(&read),
         });
@@ -89,6 +90,9 @@ pub(crate) async fn run(
         output::line(stuck::text_of(&read))?;
     }
     report(&left_out, json);
+    if counts.is_empty() && left_out.unreadable.is_empty() {
+        stuck::known_scope(idempotency, options, &read).await?;
+    }
     read.end().map(|()| ExitCode::SUCCESS)
 }
 

@@ -39,6 +39,9 @@ pub(crate) async fn run(
         output::line(next(&stuck, &left_out, hints))?;
     }
     report(&left_out, json);
+    if stuck.is_empty() {
+        known_scope(idempotency, options, &read).await?;
+    }
     read.end().map(|()| ExitCode::SUCCESS)
 }
 
@@ -126,10 +129,13 @@ pub(crate) fn text(stuck: &[StoredRecord]) -> String {
     table::render(&["SCOPE", "KEY", "IN LOGS", "ATTEMPT", "STARTED", over, "STEPS"], &rows)
 }
 
+/// How many records of an unknown form are listed. All are counted.
+const MOST_LISTED: usize = 100;
+
 /// Reports what a scan has left out: records of an unknown form by their keys, and the items of other
 /// programs in one line, without theirs.
 pub(crate) fn report(left_out: &LeftOut, json: bool) {
-    for one in &left_out.unreadable {
+    for one in left_out.unreadable.iter().take(MOST_LISTED) {
         let pk = one.pk.as_deref().unwrap_or("(no text)");
         if json {
             output::note(json!({"unreadable": pk, "reason": one.reason}));
@@ -138,9 +144,28 @@ pub(crate) fn report(left_out: &LeftOut, json: bool) {
             output::note(format_args!("warning: `{pk}` is not counted: {reason}"));
         }
     }
+    let more = left_out.unreadable.len().saturating_sub(MOST_LISTED);
+    if more > 0 {
+        let records = count(more as u64, "record", "records");
+        output::remark(format_args!("{records} more cannot be read, and not counted"));
+    }
     if left_out.others > 0 && !json {
         let items = count(left_out.others, "item is no record", "items are no records");
         output::note(format_args!("{items} of this crate, and not counted"));
+    }
+}
+
+/// The failure for a scope of which a scan has found nothing, if other scopes exist.
+pub(crate) async fn known_scope(
+    idempotency: &Idempotency,
+    options: &Scan,
+    read: &Read,
+) -> Result<(), Failure> {
+    match options.scope()? {
+        Some(scope) if read.is_whole() && options.resume.is_none() => {
+            record::known_scope(idempotency.admin(), &scope).await
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -90,6 +90,10 @@ async fn a_lost_table_is_restored_by_the_commands_of_its_page() {
     for item in items(&deployment, &old).await {
         put(&deployment, &restored, item).await;
     }
+    // Its owner was at work then, and its payment is known.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.expect("after 1970").as_millis()).expect("a time");
+    put(&deployment, &restored, abandoned("at work", now)).await;
     let later = pay(&emulator, "later").await;
     let paid = pay(&emulator, "paid").await;
     assert_eq!((later.status, paid.status), (201, 201));
@@ -101,8 +105,8 @@ async fn a_lost_table_is_restored_by_the_commands_of_its_page() {
 
     let shell = block(OPERATE, "Protect later keys", "sh");
     let tables = [("TABLE", old.as_str()), ("RESTORED", restored.as_str())];
-    let printed = run(&deployment, &shell, &tables, "paid\n");
-    for said in ["its time to live is on", "1 COMPLETED", "1 key is blocked", "can be read"] {
+    let printed = run(&deployment, &shell, &tables, "paid\nat work\n");
+    for said in ["1 COMPLETED", "2 keys are blocked (1 in place of a record)", "can be read"] {
         assert!(printed.contains(said), "{said}: {printed}");
     }
     assert!(printed.contains("0 operations are stuck"), "{printed}");
@@ -110,7 +114,9 @@ async fn a_lost_table_is_restored_by_the_commands_of_its_page() {
     let emulator = function(&deployment, &restored).await;
     pay(&emulator, "before").await.assert_replay_of(&before);
     pay(&emulator, "later").await.assert_replay_of(&later);
-    pay(&emulator, "paid").await.assert_problem(422);
+    for key in ["paid", "at work"] {
+        pay(&emulator, key).await.assert_problem(422);
+    }
     assert_eq!(pay(&emulator, "new").await.status, 201);
 }
 

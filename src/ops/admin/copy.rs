@@ -28,10 +28,39 @@ use crate::store::schema::TableSchema;
 pub struct SourceItem {
     key: RecordKey,
     item: Item,
-    /// `None` if this version does not understand it.
-    record: Option<Record>,
+    content: Content,
     expires_at: Option<i64>,
     is_expired: bool,
+}
+
+/// What an item is.
+#[derive(Clone, Debug)]
+enum Content {
+    Record(Box<Record>),
+    /// A record of a newer version.
+    Newer,
+    /// Not a record of a known layout.
+    Unreadable,
+}
+
+impl Content {
+    fn of(schema: &TableSchema, item: Item) -> Self {
+        match Record::decode(schema, item) {
+            Ok(record) => Self::Record(Box::new(record)),
+            Err(error) if error.kind() == ErrorKind::NewerRecord => Self::Newer,
+            Err(_) => Self::Unreadable,
+        }
+    }
+
+    fn status(&self) -> &'static str {
+        match self {
+            Self::Newer => "newer",
+            Self::Unreadable => "unreadable",
+            Self::Record(record) if record.header.state == State::Released => "RELEASED",
+            Self::Record(record) if record.fingerprint.is_blocker() => "BLOCKER",
+            Self::Record(record) => record.header.state.status().as_str(),
+        }
+    }
 }
 
 /// Whether a copy is written.
@@ -70,7 +99,7 @@ pub enum Copied {
     Replaced,
     /// The target has an equal item.
     Same,
-    /// The target has another item, which stays. The text is its status, or `unreadable`.
+    /// The target has another item, which stays. The text is its [status](SourceItem::status).
     Kept(&'static str),
     /// The source's item is past its retention, so it was left out.
     Expired,
@@ -88,13 +117,13 @@ const TRIES: u32 = 6;
 impl SourceItem {
     pub(super) fn new(schema: &TableSchema, key: RecordKey, item: Item, now: Timestamp) -> Self {
         let expires_at = number(&item, schema.ttl_name());
-        let has_ended = |end: i64| Timestamp::from_millis(end) < now;
+        let has_ended = |end: i64| has_ended(end, now);
         // As a record counts for a call, but for items of every format.
         let is_expired = expires_at.is_some_and(|end| has_ended(end.saturating_mul(1000)))
             && number(&item, attribute::LEASE_EXPIRES_AT).is_none_or(has_ended);
         let is_part = key.is_of_part();
-        let record = (!is_part).then(|| Record::decode(schema, item.clone()).ok()).flatten();
-        Self { key, item, record, expires_at, is_expired }
+        let content = if is_part { Content::Unreadable } else { Content::of(schema, item.clone()) };
+        Self { key, item, content, expires_at, is_expired }
     }
 
     /// Returns the key in its stored form, `scope#key`.
@@ -110,7 +139,7 @@ impl SourceItem {
     }
 
     /// Returns the status of a record; `BLOCKER` for a blocker, `PART` for an item that belongs to a
-    /// record, and `unreadable` for an item that this version does not understand.
+    /// record, `newer` for a record of a newer version, and `unreadable` for a damaged one.
     ///
     /// ```
     /// fn is_unfinished(item: &dynamodb_idempotency::admin::SourceItem) -> bool {
@@ -119,7 +148,7 @@ impl SourceItem {
     /// ```
     #[must_use]
     pub fn status(&self) -> &'static str {
-        if self.key.is_of_part() { "PART" } else { status(self.record.as_ref()) }
+        if self.key.is_of_part() { "PART" } else { self.content.status() }
     }
 
     /// Returns the write units that writing the item consumes.
@@ -156,14 +185,31 @@ impl SourceItem {
                 _ => Decision::Keep(Copied::Kept("PART")),
             };
         }
-        let target = Record::decode(schema, found).ok();
-        let kept = Decision::Keep(Copied::Kept(status(target.as_ref())));
-        let (Some(source), Some(target)) = (&self.record, target) else { return kept };
-        if !is_further(source, &target, now) {
+        let target = Content::of(schema, found);
+        let kept = Decision::Keep(Copied::Kept(target.status()));
+        let (Content::Record(source), Content::Record(target)) = (&self.content, target) else {
+            return kept;
+        };
+        let expires_at = target.header.expires_at.saturating_mul(1000);
+        let counts_as_absent = has_ended(expires_at, now) && !is_running(&target, now);
+        if !counts_as_absent && !is_further(source, &target, now) {
             return kept;
         }
         let expires_at = Term::ExpiresAt(target.header.expires_at);
         Decision::Replace(Condition::unchanged(&target.header.version()).and(expires_at))
+    }
+}
+
+/// Whether a time in epoch milliseconds is past.
+fn has_ended(end: i64, now: Timestamp) -> bool {
+    Timestamp::from_millis(end) < now
+}
+
+/// Whether the record has a live lease.
+fn is_running(record: &Record, now: Timestamp) -> bool {
+    match record.header.state {
+        State::Pending { lease_expires_at } => now <= lease_expires_at,
+        State::Completed | State::Failed | State::Released => false,
     }
 }
 
@@ -178,14 +224,16 @@ fn number(item: &Item, name: &str) -> Option<i64> {
 /// 2. The source is a later attempt of one chain of takeovers.
 ///
 /// A COMPLETED record is final, so only another one replaces it. A failure, after which a request may
-/// run, replaces neither a blocker nor the record of an owner that is running.
+/// run, replaces neither a blocker nor the record of an owner that is running, nor one that was released
+/// by hand.
 fn is_further(source: &Record, target: &Record, now: Timestamp) -> bool {
     let (from, to) = (&source.header, &target.header);
-    let is_running = match to.state {
-        State::Pending { lease_expires_at } => now <= lease_expires_at,
-        State::Completed | State::Failed | State::Released => false,
-    };
-    let is_protected = is_running || target.fingerprint.is_blocker();
+    // The attempt of a FAILED record is only released by hand, which writes an id that no call has.
+    let is_released_by_hand = to.state == State::Released
+        && (from.attempt, from.created_at) == (to.attempt, to.created_at)
+        && from.owner != to.owner;
+    let is_protected =
+        is_running(target, now) || is_released_by_hand || target.fingerprint.is_blocker();
     let is_later_attempt = from.attempt > to.attempt && from.created_at == to.created_at;
     let is_finished_first = match to.state {
         State::Pending { .. } | State::Released | State::Failed => to.attempt <= from.attempt,
@@ -199,15 +247,6 @@ fn is_further(source: &Record, target: &Record, now: Timestamp) -> bool {
     }
 }
 
-fn status(record: Option<&Record>) -> &'static str {
-    match record {
-        None => "unreadable",
-        Some(record) if record.header.state == State::Released => "RELEASED",
-        Some(record) if record.fingerprint.is_blocker() => "BLOCKER",
-        Some(record) => record.header.state.status().as_str(),
-    }
-}
-
 impl Admin<'_> {
     /// Copies an item of another table with the same schema into this one.
     ///
@@ -216,11 +255,12 @@ impl Admin<'_> {
     ///
     /// - the source is COMPLETED or FAILED, and the target is PENDING, RELEASED or FAILED with no higher
     ///   attempt; or
-    /// - the source has a higher attempt, and both have the same `created_at`; or
+    /// - the source has a higher attempt, and both have the same `created_at`;
+    /// - the target has expired, which counts as absent; or
     /// - it is a part of an answer that expires earlier.
     ///
     /// A COMPLETED record is replaced only by another one. A record that is not COMPLETED replaces
-    /// neither a blocker nor a record with a live lease.
+    /// neither a blocker, nor a record with a live lease, nor one whose last attempt was released by hand.
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

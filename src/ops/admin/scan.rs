@@ -120,9 +120,11 @@ const FIRST_SMALLER_PAGE: u32 = 512;
 pub struct Unreadable {
     /// The value of its key attribute, if that is a string.
     pub pk: Option<String>,
-    /// Whether it has the key, the owner and the format of this crate's items. Otherwise it belongs
-    /// to another program.
+    /// Whether it has the key and at least two of the attributes `owner`, `attempt`, `fingerprint` and
+    /// `format` of this crate's items. Otherwise it is taken for another program's.
     pub is_record: bool,
+    /// Whether a newer version wrote it.
+    pub is_newer: bool,
     /// The reason, as a sentence.
     pub reason: String,
 }
@@ -290,8 +292,10 @@ impl<'a> Admin<'a> {
             return;
         }
         let key = RecordKey::of_item(text);
-        let has = |attribute| item.contains_key(attribute);
-        let is_record = key.is_some() && has(attribute::OWNER) && has(attribute::FORMAT);
+        let own = [attribute::OWNER, attribute::ATTEMPT, attribute::FINGERPRINT, attribute::FORMAT];
+        let found = own.into_iter().filter(|name| item.contains_key(*name)).count();
+        // A damaged record may lack one of them.
+        let is_record = key.is_some() && found >= 2;
         let result = match (key, select) {
             // Reported by the scan of records.
             (None, Select::PartItems) => return,
@@ -315,13 +319,14 @@ impl<'a> Admin<'a> {
             }
         };
         if let Err(error) = result {
-            page.unreadable.push(Unreadable { pk, is_record, reason: error.to_string() });
+            let is_newer = error.kind() == ErrorKind::NewerRecord;
+            page.unreadable.push(Unreadable { pk, is_record, is_newer, reason: error.to_string() });
         }
     }
 }
 
 fn no_record(pk: &str) -> Error {
-    let message = format!("the item `{pk}` has no owner and no format: it is not a record");
+    let message = format!("the item `{pk}` lacks the attributes of a record");
     Error::new(ErrorKind::UnknownRecord, message)
 }
 

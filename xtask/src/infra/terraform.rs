@@ -38,8 +38,8 @@ const NOT_RETURNED: [(&str, &[&str], &str); 2] = [
     ("aws_lambda_alias", &["function_version"], "it follows the function's version"),
 ];
 
-/// Applies `infra/terraform/tests/many`, plans again, and destroys it, in a copy below `work`. `tools` is
-/// the virtual environment that has moto.
+/// Applies `infra/terraform/tests/many`, plans again, and destroys it, in a copy below `work`. Then does the
+/// same with `tests/switch`, which changes its table. `tools` is the virtual environment that has moto.
 pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
     let Some(plugins) = plugins()? else {
         println!(
@@ -61,23 +61,50 @@ pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
         moto.args(["-H", "127.0.0.1", "-p"]).arg(port.to_string());
         moto
     })?;
-    let root = Root { folder: copy.join("tests/many"), endpoint: moto.endpoint(), bundle };
-    let mut init = root.terraform("init");
-    let mut plugin_folder = OsString::from("-plugin-dir=");
-    plugin_folder.push(plugins);
-    init.args(["-input=false", "-backend=false"]).arg(plugin_folder);
-    ensure!(quiet(&mut init)?.success(), "terraform init: see it in {}", root.folder.display());
-    let mut validate = root.terraform("validate");
-    if !succeeds(&mut validate)? {
+    let root = |folder: &str, variables: &[_]| Root {
+        folder: copy.join("tests").join(folder),
+        endpoint: moto.endpoint().to_owned(),
+        variables: variables.to_vec(),
+    };
+    let many = root("many", &[("TF_VAR_bundle", bundle.into_os_string())]);
+    if !many.init(&plugins)? {
         return Ok(false);
     }
-    root.apply("apply")?;
-    let found = root.differences()?;
-    for (address, reason) in &found {
+    many.apply("apply")?;
+    for (address, reason) in &many.differences()? {
         println!("    planned again, {address} differs: {reason}");
     }
-    root.apply("destroy")?;
+    many.apply("destroy")?;
+
+    let before = root("switch", &[]);
+    let after = root("switch", &[("TF_VAR_is_switched", "true".into())]);
+    if !before.init(&plugins)? {
+        return Ok(false);
+    }
+    before.apply("apply")?;
+    let lost = deleted(&after.plan()?);
+    ensure!(lost == [OWN_TABLE], "without a forgotten table, the switch deletes {lost:?}");
+    let mut forget = after.terraform("state");
+    ensure!(quiet(forget.args(["rm", OWN_TABLE]))?.success(), "terraform state rm {OWN_TABLE}");
+    let lost = deleted(&after.plan()?);
+    ensure!(lost.is_empty(), "the switch to a restored table deletes {lost:?}");
+    after.apply("apply")?;
+    after.differences()?;
     Ok(true)
+}
+
+/// The address that `docs/guide/operate.md` names.
+const OWN_TABLE: &str = "module.idempotency.aws_dynamodb_table.this[0]";
+
+/// The addresses of the resources that a plan deletes.
+fn deleted(plan: &Value) -> Vec<String> {
+    let changes = plan["resource_changes"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_deleted = |change: &&Value| {
+        let actions = change["change"]["actions"].as_array();
+        actions.is_some_and(|actions| actions.contains(&json!("delete")))
+    };
+    let address = |change: &Value| Some(change["address"].as_str()?.to_owned());
+    changes.iter().filter(is_deleted).filter_map(address).collect()
 }
 
 /// The folder of providers, if Terraform is here too.
@@ -127,25 +154,37 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A root module, and the server that it is applied to.
-struct Root<'a> {
+/// A root module, the server that it is applied to, and its variables.
+struct Root {
     folder: PathBuf,
-    endpoint: &'a str,
-    bundle: PathBuf,
+    endpoint: String,
+    variables: Vec<(&'static str, OsString)>,
 }
 
-impl Root<'_> {
+impl Root {
+    /// Returns whether the module is valid.
+    fn init(&self, plugins: &Path) -> Result<bool> {
+        let mut init = self.terraform("init");
+        let mut plugin_folder = OsString::from("-plugin-dir=");
+        plugin_folder.push(plugins);
+        init.args(["-input=false", "-backend=false"]).arg(plugin_folder);
+        ensure!(quiet(&mut init)?.success(), "terraform init: see it in {}", self.folder.display());
+        succeeds(&mut self.terraform("validate"))
+    }
+
     /// With an empty configuration, no credentials of the machine, and no other endpoint.
     fn terraform(&self, command: &str) -> Command {
         let mut terraform = super::command("terraform", &self.folder);
+        terraform.arg(command);
+        if command != "state" {
+            terraform.arg("-no-color");
+        }
         terraform
-            .arg(command)
-            .arg("-no-color")
             .env("TF_CLI_CONFIG_FILE", "/dev/null")
             .env("TF_IN_AUTOMATION", "1")
             .env("CHECKPOINT_DISABLE", "1")
-            .env("TF_VAR_bundle", &self.bundle)
-            .env("AWS_ENDPOINT_URL", self.endpoint)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
             .env("AWS_REGION", "eu-west-1")
             .env("AWS_ACCESS_KEY_ID", "none")
             .env("AWS_SECRET_ACCESS_KEY", "none")
@@ -162,20 +201,25 @@ impl Root<'_> {
         let errors = String::from_utf8_lossy(&done.stderr);
         ensure!(
             done.status.success(),
-            "terraform {command} of infra/terraform/tests/many:\n{errors}"
+            "terraform {command} in {}:\n{errors}",
+            self.folder.display()
         );
         println!("    terraform {command}");
         Ok(())
     }
 
-    /// What a second plan would change, each with its reason.
-    fn differences(&self) -> Result<Vec<(String, &'static str)>> {
+    fn plan(&self) -> Result<Value> {
         let mut plan = self.terraform("plan");
         plan.args(["-input=false", "-out=again"]);
         output(&mut plan)?;
         let mut show = self.terraform("show");
         let plan = output(show.args(["-json", "again"]))?;
-        differences(&serde_json::from_str(&plan)?)
+        Ok(serde_json::from_str(&plan)?)
+    }
+
+    /// What a second plan would change, each with its reason.
+    fn differences(&self) -> Result<Vec<(String, &'static str)>> {
+        differences(&self.plan()?)
     }
 }
 

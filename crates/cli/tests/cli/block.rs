@@ -6,7 +6,9 @@ use dynamodb_idempotency::signals::hashed_key;
 use dynamodb_idempotency::{ErrorKind, RunError};
 use serde_json::json;
 
-use crate::support::{Store, abandoned, blocker, completed, ended, n, now, program, s, with};
+use crate::support::{
+    Store, abandoned, blocker, completed, ended, map, n, now, pending, program, s, with,
+};
 
 /// No request with this key runs.
 async fn is_refused(store: &Store, key: &str) -> bool {
@@ -79,6 +81,7 @@ async fn a_record_with_which_a_request_runs_is_reported_and_stays() {
         let refused = store.run(&["block", "--scope", "payments", "k", "other", "--yes"]).await;
         assert_eq!(refused.code, 4, "{refused:?}");
         assert!(refused.err.contains("1 key has a record with which a request can run"));
+        assert!(refused.err.contains("--force blocks it"), "{refused:?}");
         assert_eq!(store.item("payments#k").await, Some(item));
         assert!(is_refused(&store, "other").await);
     }
@@ -87,6 +90,77 @@ async fn a_record_with_which_a_request_runs_is_reported_and_stays() {
     let refused = store.run(&["block", "--scope", "payments", "k", "--yes"]).await;
     assert!(refused.code == 1 && refused.err.contains("format 9"), "{refused:?}");
     assert_eq!(store.item("payments#k").await, Some(newer));
+}
+
+#[tokio::test]
+async fn a_forced_block_replaces_a_record_with_which_a_request_runs() {
+    let store = Store::open().await;
+    let mut failed = with(completed("payments#failed"), "status", s("FAILED"));
+    failed.remove("response");
+    let released = with(with(failed.clone(), "status", s("RELEASED")), "pk", s("payments#freed"));
+    let stepped = with(abandoned("payments#steps", 60), "steps", map(&[("reserve", s("1"))]));
+    let stuck = with(abandoned("payments#stuck", 60), "attempt", n(3));
+    for item in [failed, released, stepped, stuck] {
+        store.put(item).await;
+    }
+    let keys = ["failed", "freed", "steps", "stuck", "new"];
+    let block = [&["block", "--scope", "payments", "--yes", "--force"], &keys[..]].concat();
+    let done = store.json(&block).await;
+    assert_eq!((&done["blocked"], &done["existing"]), (&json!(5), &json!([])), "{done}");
+    assert_eq!(done["replaced"].as_array().map(Vec::len), Some(4), "{done}");
+    for key in keys {
+        assert!(is_refused(&store, key).await, "{key}");
+    }
+    let blocked = store.item("payments#stuck").await.unwrap();
+    assert_eq!((&blocked["attempt"], blocked.contains_key("steps")), (&n(3), false));
+
+    // What no request runs with stays, and what runs.
+    let (live, done) = (pending("payments#live"), completed("payments#done"));
+    for item in [&live, &done] {
+        store.put(item.clone()).await;
+    }
+    let block = ["block", "--scope", "payments", "--yes", "--force", "live", "done", "new"];
+    let refused = store.run(&block).await;
+    assert_eq!(refused.code, 4, "{refused:?}");
+    assert!(refused.err.contains("wait for its lease"), "{refused:?}");
+    assert!(refused.out.contains("0 keys are blocked, 3 had a record"), "{refused:?}");
+    assert_eq!(store.item("payments#live").await, Some(live));
+    assert_eq!(store.item("payments#done").await, Some(done));
+}
+
+/// The command that `show` prints for an abandoned operation.
+#[cfg(unix)]
+#[tokio::test]
+async fn show_names_the_command_that_blocks_an_abandoned_key() {
+    let store = Store::open().await;
+    store.put(abandoned("payments#-1 a", 60)).await;
+    let shown = store.run(&["show", "payments", "--", "-1 a"]).await.out;
+    let (_, command) = shown.split_once("if it has: ").expect("a command");
+    let (command, _) = command.split_once("; ").expect("an end");
+    let blocked = crate::support::pasted(&format!("{} --yes", command.trim())).await;
+    // Behind `--`, the option is a key too.
+    assert_eq!(blocked.code, 4, "{blocked:?}");
+    let command = command.replace("block ", "block --yes ");
+    let blocked = crate::support::pasted(command.trim()).await;
+    assert_eq!(blocked.code, 0, "{blocked:?}");
+    assert!(is_refused(&store, "-1 a").await);
+}
+
+#[tokio::test]
+async fn white_space_around_a_key_of_standard_input_is_refused() {
+    let store = Store::open().await;
+    let file = std::env::temp_dir().join(crate::support::unique());
+    for typed in ["paid-1\n  paid-2\n", "paid-1\npaid-2 \n", "paid-1\npaid-2\t\r\n", "paid-1\n \n"]
+    {
+        std::fs::write(&file, typed).unwrap();
+        let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
+        let block = ["block", "--scope", "payments", "--yes"];
+        let mut piped = program(&[&target[..], &block].concat());
+        let refused = ended(piped.stdin(Stdio::from(std::fs::File::open(&file).unwrap()))).await;
+        assert!(refused.error(2).contains("line 2 of standard input"), "{refused:?}");
+    }
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(store.items().await, []);
 }
 
 /// It counts as absent, and DynamoDB deletes it some time later.

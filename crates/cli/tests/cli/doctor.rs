@@ -200,7 +200,9 @@ async fn records_that_cannot_be_read_fail_a_pipeline() {
     store.put(with(completed("payments#large"), "response", unavailable)).await;
     store.put([("pk".to_owned(), s("CUSTOMER#1"))].into()).await;
     let well = store.json(&["doctor"]).await;
-    let readable = ("ok".to_owned(), "41 records of payments can be read".to_owned());
+    let readable =
+        ("ok".to_owned(), "41 records of payments can be read; 1 item is no record".to_owned());
+    let in_scope = ("ok".to_owned(), "41 records of payments can be read".to_owned());
     assert_eq!(sampled(&well), std::slice::from_ref(&readable), "{well}");
 
     // As AWS CLI 1 restores them.
@@ -225,7 +227,7 @@ async fn records_that_cannot_be_read_fail_a_pipeline() {
         );
         // Of the scopes that are named, if some are.
         let scoped = store.json(&["doctor", "--scope", "payments"]).await;
-        assert_eq!(sampled(&scoped), std::slice::from_ref(&readable), "{scoped}");
+        assert_eq!(sampled(&scoped), std::slice::from_ref(&in_scope), "{scoped}");
         let sick = store.run(&["doctor", "--scope", "payments", "--scope", "refunds"]).await;
         assert_eq!(sick.code, 1, "{sick:?}");
         let key = aws_sdk_dynamodb::types::AttributeValue::S(pk);
@@ -281,4 +283,30 @@ async fn what_a_restore_leaves_out_is_listed() {
     let restoring = store.answering("DescribeTable", &store.table, &description(true)).await;
     let sick = restoring.run(&["--json", "doctor"]).await;
     assert_eq!((sick.code, &of(&sick.json(), "restore")["severity"]), (1, &json!("error")));
+}
+
+#[tokio::test]
+async fn items_without_a_format_are_found() {
+    let store = Store::open().await;
+    let bare = [("pk".to_owned(), s("CUSTOMER#1"))].into();
+    store.put(bare).await;
+    let findings = store.json(&["doctor"]).await;
+    let sample = of(&findings, "sample");
+    assert_eq!(sample["severity"], "warning", "{sample}");
+    let detail = sample["detail"].as_str().unwrap();
+    assert!(detail.contains("1 item is none"), "{detail}");
+
+    store.put(completed("payments#k")).await;
+    let findings = store.json(&["doctor"]).await;
+    let sample = of(&findings, "sample");
+    assert_eq!(sample["severity"], "ok", "{sample}");
+    assert!(sample["detail"].as_str().unwrap().contains("1 item is no record"), "{sample}");
+
+    let mut formless = completed("payments#formless");
+    formless.remove("format");
+    store.put(formless).await;
+    let sick = store.run(&["--json", "doctor"]).await;
+    assert_eq!(sick.code, 1, "{sick:?}");
+    let detail = of(&sick.json(), "sample")["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("`payments#formless` cannot be read"), "{detail}");
 }

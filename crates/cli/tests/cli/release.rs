@@ -407,3 +407,35 @@ async fn an_owner_whose_key_is_released_never_commits() {
     assert_eq!((&left["status"], &left["attempt"]), (&s("RELEASED"), &attempt));
     assert_ne!(left["owner"], owner);
 }
+
+/// Also if another key is refused.
+#[tokio::test]
+async fn each_key_without_a_record_is_reported() {
+    let store = Store::open().await;
+    store.put(completed("payments#done")).await;
+    let keys = ["release", "payments", "none", "done", "neither", "--yes"];
+    let refused = store.run(&keys).await;
+    assert_eq!(refused.code, 4, "{refused:?}");
+    for key in ["none", "neither"] {
+        let said = format!("there is no record `payments#{key}`");
+        assert!(refused.out.contains(&said), "{refused:?}");
+    }
+    let one = store.run(&["release", "payments", "none", "done", "--yes", "--force"]).await;
+    assert!(one.code == 3 && !one.err.contains("nor of"), "{one:?}");
+}
+
+/// A command that is refused is no help.
+#[tokio::test]
+async fn show_suggests_a_release_that_is_done() {
+    let store = Store::open().await;
+    let steps = crate::support::map(&[("reserve", s("1"))]);
+    let failed = with(completed("payments#failed"), "status", s("FAILED"));
+    for item in [abandoned("payments#stuck", 60), failed] {
+        store.put(with(item, "steps", steps.clone())).await;
+    }
+    for key in ["stuck", "failed"] {
+        let shown = store.run(&["show", "payments", key]).await.out;
+        let said = format!("release payments {key} --force (its steps run again)");
+        assert!(shown.contains(&said), "{shown}");
+    }
+}

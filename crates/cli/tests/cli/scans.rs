@@ -119,7 +119,8 @@ async fn a_scan_that_was_limited_goes_on() {
     assert_eq!(found, expected);
     assert!(scans > 1, "{scans}");
     let text = store.run(&["stats", "--parts", "1", "--limit", "1"]).await;
-    assert!(text.out.contains("continue with --resume 1.0:"), "{text:?}");
+    let (_, place) = text.out.split_once("continue with --resume ").expect("a place");
+    assert!(place[8..].starts_with("-1.0:"), "{text:?}");
 }
 
 #[tokio::test]
@@ -149,7 +150,9 @@ async fn a_scope_includes_the_scopes_below_it_only() {
         let read = |fewer| if is_composite { fewer } else { 4 };
         assert_eq!(within("payments").await, ("ab".to_owned(), read(3)));
         assert_eq!(within("payments/%t/acme").await, ("b".to_owned(), read(1)));
-        assert_eq!(within("absent").await, (String::new(), read(0)));
+        let absent = store.run(&[shape, &["stuck", "--scope", "absent"]].concat()).await;
+        assert_eq!(absent.code, 3, "{absent:?}");
+        assert_eq!(within("refunds").await, ("d".to_owned(), read(1)));
         let stats = store.json(&[shape, &["stats", "--scope", "refunds"]].concat()).await;
         let operations = stats["operations"].as_object().unwrap();
         assert_eq!(operations.keys().collect::<Vec<_>>(), ["refunds"]);
@@ -221,19 +224,32 @@ async fn items_of_other_programs_are_counted_in_one_line() {
     assert!(stuck.err.contains("warning: `payments#newer` is not counted"), "{stuck:?}");
 }
 
+/// What the mark of a place is a hash of.
+fn marked(command: &[&str], table: &str) -> String {
+    let command = match command {
+        ["stats"] => "stats".to_owned(),
+        [command @ ("stuck" | "sweep")] => format!("{command} false"),
+        ["find", "--hash", hash] => format!("find {hash}"),
+        other => panic!("{other:?}"),
+    };
+    format!("{command}\0{table}\0")
+}
+
 /// A place that was reached, or that the caller has named, is in the error too.
 #[tokio::test]
 async fn an_error_keeps_the_place_of_a_scan() {
-    let place = "1.0:eyJwayI6InBheW1lbnRzIzEifQ";
+    let position = "1.0:eyJwayI6InBheW1lbnRzIzEifQ";
     let unreachable =
         Store { endpoint: "http://127.0.0.1:9".to_owned(), ..Store::without_table().await };
     let hash = ["find", "--hash", "0123456789abcdef"];
     for command in [&hash[..], &["stuck"], &["stats"], &["sweep"]] {
+        let mark = hashed_key(&marked(command, &unreachable.table));
+        let place = &format!("{}-{position}", &mark[..8]);
         let failed = unreachable.run(&[command, &["--resume", place]].concat()).await;
         let error = failed.error(6);
         assert!(error.ends_with(&format!("continue with --resume {place}")), "{error}");
         let failed = unreachable.run(&[&["--json"], command, &["--resume", place]].concat()).await;
-        assert_eq!(failed.json_error()["resume"], place, "{failed:?}");
+        assert_eq!(failed.json_error()["resume"], **place, "{failed:?}");
     }
 
     let store = Store::open().await;
@@ -402,4 +418,73 @@ async fn the_parts_of_an_answer_are_no_records() {
     let stuck = store.run(&["stuck"]).await;
     assert!(stuck.out.contains("dead") && stuck.out.contains("1 operation is stuck"), "{stuck:?}");
     assert_eq!(stuck.err, "");
+}
+
+/// As with `show`. A table without records, and a scope in which nothing is stuck, are no error.
+#[tokio::test]
+async fn a_scope_that_does_not_exist_is_an_error_with_those_that_do() {
+    let store = Store::open().await;
+    let target = store.another_table(TableSchema::default()).await;
+    let copy = ["copy", "--from", &store.table, "--to", &target.table, "--yes"];
+    let commands: [&[&str]; 5] = [
+        &["stuck"],
+        &["stats"],
+        &["find", "--hash", "0123456789abcdef"],
+        &["release", "--stuck", "--yes"],
+        &copy,
+    ];
+    let in_scope =
+        async |command: &[&str], scope| store.run(&[command, &["--scope", scope]].concat()).await;
+    for command in commands.into_iter().filter(|command| command[0] != "find") {
+        assert_eq!(in_scope(command, "payment").await.code, 0, "{command:?}");
+    }
+    store.put(completed("payments/v2#k")).await;
+    for command in commands {
+        let ended = in_scope(command, "payment").await;
+        assert_eq!(ended.code, 3, "{ended:?}");
+        let said = "no record of scope `payment`; scopes that exist: `payments/v2`";
+        assert!(ended.err.contains(said), "{ended:?}");
+        if command[0] != "find" {
+            assert_eq!(in_scope(command, "payments").await.code, 0, "{command:?}");
+        }
+    }
+}
+
+/// Also one that lacks attributes. A newer one is told apart.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_found_by_its_hash_and_listed() {
+    let store = Store::open().await;
+    let mut formless = completed("payments#formless");
+    formless.remove("format");
+    let bare = [("pk".to_owned(), s("payments#bare"))].into();
+    let damaged = with(completed("payments#damaged"), "fingerprint", s("x"));
+    let newer = with(completed("payments#newer"), "format", n(9));
+    for item in [formless, bare, damaged, newer] {
+        store.put(item).await;
+    }
+    for key in ["formless", "bare", "damaged", "newer"] {
+        let hash = hashed_key(&format!("payments#{key}"));
+        let found = store.run(&["find", "--hash", &hash]).await;
+        assert_eq!(found.code, 1, "{found:?}");
+        let said = format!("`payments#{key}` has this hash, and cannot be read");
+        assert!(found.err.contains(&said), "{found:?}");
+    }
+    let stats = store.run(&["stats"]).await;
+    for key in ["formless", "damaged", "newer"] {
+        assert!(stats.err.contains(&format!("`payments#{key}` is not counted")), "{stats:?}");
+    }
+    assert!(stats.err.contains("1 item is no record"), "{stats:?}");
+    let stats = store.json(&["stats"]).await;
+    assert_eq!((&stats["unreadable"], &stats["newer"]), (&json!(3), &json!(1)), "{stats}");
+}
+
+#[tokio::test]
+async fn many_records_that_cannot_be_read_are_not_all_listed() {
+    let store = Store::open().await;
+    for number in 0..103 {
+        store.put(with(pending(&format!("payments#{number}")), "fingerprint", s("x"))).await;
+    }
+    let stats = store.run(&["stats"]).await;
+    assert_eq!(stats.err.lines().count(), 101, "{stats:?}");
+    assert!(stats.err.contains("3 records more cannot be read"), "{stats:?}");
 }
