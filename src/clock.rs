@@ -67,7 +67,6 @@ impl Clock {
     }
 
     /// How far DynamoDB's clock is ahead of the wall clock, in ms; zero while it is unknown.
-    /// How far DynamoDB's clock is ahead of the wall clock, in ms; zero while it is unknown.
     #[cfg(any(feature = "admin", test))]
     pub(crate) fn offset(&self) -> i64 {
         match *self.known() {

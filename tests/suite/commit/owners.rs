@@ -1,5 +1,7 @@
 //! Only the owner of a record commits.
 
+use std::time::Duration;
+
 use dynamodb_idempotency::policy::{Lease, Outage};
 use dynamodb_idempotency::{Error, ErrorKind};
 
@@ -76,7 +78,7 @@ async fn an_owner_that_lost_its_record_never_commits() {
 async fn an_owner_whose_lease_is_merely_over_commits() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let fixed = Lease::Fixed(std::time::Duration::from_secs(10));
+    let fixed = Lease::Fixed(Duration::from_secs(10));
     let goes_on = dynamodb_idempotency::policy::LeaseExpired::Continue;
     let operation = idempotency
         .operation("charge")
@@ -144,6 +146,40 @@ async fn an_execution_without_a_record_commits_at_most_once() {
     }
     assert_eq!(outcomes, [executed(1, 0), replayed(1, 0)]);
     assert_eq!(store.counted("effect").await, 1);
+}
+
+/// DynamoDB could delete the record while a delayed copy of the commit can still be applied. The copy of a
+/// commit that requires a record is rejected then.
+#[tokio::test]
+async fn under_a_retention_below_an_hour_only_an_execution_with_a_record_commits() {
+    for is_protected in [false, true] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let idempotency = store.over(&link);
+        let minute = Duration::from_secs(60);
+        let short = idempotency
+            .operation("charge")
+            .policy(|policy| policy.outage(Outage::Open).retention(minute))
+            .unwrap();
+        if !is_protected {
+            link.wire.down(Act::SERVER_ERROR);
+        }
+        let result = short.key("k").no_payload().run_with_outcome(async |execution| {
+            assert_eq!(execution.is_protected(), is_protected);
+            link.wire.up();
+            let booked = book_in(&execution, store.table(), &runs).await;
+            assert_eq!(booked.is_ok(), is_protected);
+            booked
+        });
+        let result = result.await;
+        if is_protected {
+            assert_eq!(result.unwrap(), executed(1, 1));
+        } else {
+            let error = handlers(result);
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            assert!(error.to_string().contains("Policy::retention is below 1 h"), "{error}");
+        }
+        assert_eq!(store.counted("effect").await, i64::from(is_protected));
+    }
 }
 
 #[tokio::test]

@@ -159,6 +159,9 @@ async fn other_headers_do_not_count() {
         let one = with(post("", "{}"), "x-request-id", "1");
         let other = with(with(post("", "{}"), "x-request-id", "2"), "authorization", "new");
         assert!(are_same(&site, one, other).await);
+        let typed = |kind| with(post("", "amount=1"), "content-type", kind);
+        let [form, text] = ["application/x-www-form-urlencoded", "text/plain"].map(typed);
+        assert!(are_same(&site, form, text).await);
     })
     .await;
 }

@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use super::event::{self, Kind};
 use super::function::Function;
-use super::message::{by, is_replay, post, problem, to};
+use super::message::{by, is_replay, post, problem, to, with};
 use crate::support::{Link, Runs, Store, raw};
 
 /// A function that answers what `answer` gives by the number of the run, under the crate's own
@@ -109,6 +109,20 @@ async fn a_body_in_base64_is_the_body_that_it_stands_for() {
         assert!(is_replay(&event::response(&function.invoke(&encoded).await)));
         encoded["body"] = "eyJhbW91bnQiOjEyMDF9".into(); // {"amount":1201}
         problem(&event::response(&function.invoke(&encoded).await), 422, "Mismatch");
+    }
+}
+
+/// It holds the body whole, and its `Content-Length` can be that of another encoding.
+#[tokio::test]
+async fn the_body_of_an_event_is_whole_whatever_its_content_length() {
+    for kind in Kind::ALL {
+        let (store, runs) = (Store::open().await, Runs::default());
+        for function in functions(store.idempotency().http("pay"), &runs, paid) {
+            let request = with(post("k", "{}"), "content-length", "9999");
+            let response = event::response(&function.invoke(&kind.event(&request)).await);
+            assert_eq!(response.status(), 201, "{kind:?}");
+        }
+        assert_eq!(runs.count(), 1, "{kind:?}");
     }
 }
 

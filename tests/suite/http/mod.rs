@@ -11,6 +11,7 @@ mod client;
 mod event;
 mod function;
 pub(crate) mod message;
+mod multipart;
 pub(crate) mod site;
 
 mod answered_by;

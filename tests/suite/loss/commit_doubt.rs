@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::Duration;
 
-use dynamodb_idempotency::policy::{Failure, Lease, Outage};
+use dynamodb_idempotency::admin::Released;
+use dynamodb_idempotency::policy::{Failure, KeyForm, Lease, Outage};
 use dynamodb_idempotency::{Error, ErrorKind, Execution, Idempotency, Outcome, Policy};
 use futures::FutureExt;
 
@@ -40,6 +41,20 @@ async fn all_arrive(link: &Link, commits: &Gate) {
     commits.open();
     let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
     link.wire.late_arrivals(copies).await;
+}
+
+/// Removes the record of the operation as soon as its commit or transaction was applied.
+pub(crate) async fn remove(store: &Store, scope: &str, applied: &Gate, is_deleted: bool) {
+    applied.reached().await;
+    let pk = format!("{scope}#k");
+    assert_eq!(status(&store.record(&pk).await), "COMPLETED");
+    if is_deleted {
+        return store.delete(&pk).await;
+    }
+    let idempotency = store.idempotency();
+    let tool = idempotency.admin();
+    let record = tool.record(&scope.into(), "k", KeyForm::Verbatim).await.unwrap().unwrap();
+    assert!(matches!(tool.force_release(&record).await.unwrap(), Released::Released));
 }
 
 /// A commit of which the store gets nothing in time: given up.
@@ -265,6 +280,27 @@ async fn a_delayed_commit_is_not_applied_to_a_record_that_was_undone() {
     link.wire.late_arrivals(1).await;
     assert_eq!(store.record("charge#k").await, before);
     assert_eq!(store.counted("effect").await, 0);
+}
+
+/// It was applied, and then its record is deleted (by hand or by TTL) or released by force. No write of the
+/// call can prove any more whether it was applied.
+#[tokio::test]
+async fn one_whose_record_was_deleted_or_released_is_unknown() {
+    for is_deleted in [true, false] {
+        let (store, link) = (Store::open().await, Link::default());
+        let (idempotency, lost) = (hasty(&store, &link), Gate::default());
+        link.wire.next("TransactWriteItems", Act::HoldResponse(lost.clone()));
+        link.wire.every("TransactWriteItems", Act::LoseRequest);
+        let operation = idempotency.operation("charge").key("k").no_payload();
+        let running = operation.run(async |execution| {
+            let booked = book(&execution, store.table()).await;
+            assert_eq!(commit_kind(&booked), ErrorKind::OutcomeUnknown, "{is_deleted}");
+            booked
+        });
+        let (result, ()) = tokio::join!(running, remove(&store, "charge", &lost, is_deleted));
+        assert_eq!(kind(result), ErrorKind::OutcomeUnknown, "{is_deleted}");
+        assert_eq!(store.counted("effect").await, 1);
+    }
 }
 
 /// Nothing that would keep it from landing is confirmed either.

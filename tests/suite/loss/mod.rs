@@ -1,7 +1,7 @@
 //! Requests and responses that are lost or late, a store that is out of reach, and callers that are
 //! dropped or killed.
 
-mod commit_doubt;
+pub(crate) mod commit_doubt;
 #[cfg(feature = "from-env")]
 mod dead_connections;
 pub(crate) mod dropped;

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use dynamodb_idempotency::policy::{KeyForm, Lease, Outage};
-use dynamodb_idempotency::{ErrorKind, Idempotency, Scope, Transaction};
+use dynamodb_idempotency::{Error, ErrorKind, Idempotency, Scope, Transaction};
 
+use crate::support::effects::count;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
     Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, crates, executed,
@@ -220,6 +221,51 @@ async fn a_wrong_clock_and_a_missing_date_end_no_lease_and_no_retention_early() 
             }
             assert_eq!((store.item("charge#k").await, runs.count()), (Some(record.clone()), 1));
         }
+    }
+}
+
+/// The same for an answer that a commit or a transaction has stored.
+#[tokio::test]
+async fn a_wrong_clock_and_a_missing_date_commit_nothing_again() {
+    for ahead in [25 * 3_600, 50 * YEAR] {
+        let (store, runs) = (Store::open().await, Runs::default());
+        let (clock, link) = (LocalClock::default(), Link::default());
+        let link = link.clock(clock.clone());
+        let idempotency = store.starting(&link).build().unwrap();
+        assert_eq!(transact(&idempotency, &runs).await, "run 1");
+        let commit = async || {
+            let operation = idempotency.operation("commit").key("k").no_payload();
+            let committed = operation.run(async |execution| {
+                execution.commit("paid", [count(store.table(), "effect")]).await?;
+                Ok::<_, Error>("paid".to_owned())
+            });
+            committed.await.unwrap()
+        };
+        commit().await;
+        clock.advance(ahead);
+        link.wire.drop_date();
+        assert_eq!(transact(&idempotency, &runs).await, "run 1", "{ahead}");
+        assert_eq!((commit().await, store.counted("effect").await), ("paid".to_owned(), 1));
+    }
+}
+
+/// No response verifies the stamp, so the last one that had a `Date` bounds it. After a jump of the wall
+/// clock, that is too little, and nothing runs until a response has a `Date` again.
+#[tokio::test]
+async fn a_wrong_clock_and_a_missing_date_run_nothing_under_a_wrong_lease() {
+    for off_by in [-50 * YEAR, -3_600, 0, 3_600] {
+        let (store, clock) = (Store::open().await, LocalClock::default());
+        let link = Link::default().clock(clock.clone());
+        let idempotency = store.starting(&link).build().unwrap();
+        idempotency.warm().await.unwrap();
+        clock.advance(off_by);
+        link.wire.drop_date();
+        let run = idempotency.operation("charge").key("k").no_payload().run(async |_| {
+            let left = number(&store.record("charge#k").await, "lease_expires_at") - raw::now();
+            assert!((25_000..=35_000).contains(&left), "{off_by}: {left} ms");
+            Ok::<_, String>(1)
+        });
+        assert_eq!(run.await.is_ok(), off_by == 0, "{off_by}");
     }
 }
 

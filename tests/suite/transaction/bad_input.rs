@@ -1,9 +1,11 @@
 //! What is refused, or fails, before it is sent.
 
+use std::time::Duration;
+
 use dynamodb_idempotency::policy::Failure;
 use dynamodb_idempotency::{ErrorKind, Outcome, RunError, Transaction};
 
-use super::{Transferred, transfer};
+use super::{Transferred, ran, transfer};
 use crate::faq::invalid;
 use crate::support::effects::{count, put, row};
 use crate::support::{Declined, Link, Runs, Store, crates, in_record, kind};
@@ -71,4 +73,23 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     assert!(message.starts_with("the answer, or the record with it, has "), "{message}");
     // Whether it was executed with another answer is looked up.
     assert_eq!(link.wire.requests(), ["GetItem"]);
+}
+
+/// DynamoDB could delete the record while a delayed copy of the transaction can still be applied.
+#[tokio::test]
+async fn a_retention_below_an_hour_is_refused_before_the_closure_runs() {
+    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let idempotency = store.over(&link);
+    let kept_for = |seconds| {
+        let retention = Duration::from_secs(seconds);
+        let operation = idempotency.operation("o").policy(|policy| policy.retention(retention));
+        operation.unwrap().key("k").no_payload()
+    };
+    for seconds in [60, 3_599] {
+        let error = crates(transfer(kept_for(seconds), store.table(), &runs).await);
+        assert_eq!((error.kind(), runs.count()), (ErrorKind::Configuration, 0));
+        assert!(error.to_string().contains("Policy::retention is below 1 h"), "{error}");
+    }
+    assert_eq!(link.wire.requests(), [""; 0]);
+    assert_eq!(transfer(kept_for(3_600), store.table(), &runs).await.unwrap(), ran(1));
 }

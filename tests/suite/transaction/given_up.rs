@@ -7,6 +7,7 @@ use dynamodb_idempotency::{ErrorKind, Idempotency};
 
 use super::records::AN_HOUR;
 use super::{ran, transfer};
+use crate::loss::commit_doubt::remove;
 use crate::support::raw::{Item, number, status};
 use crate::support::{Act, Gate, Link, Runs, Store, charge_held, executed, kind, raw};
 
@@ -39,6 +40,25 @@ async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
     link.wire.up();
     assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(2));
     assert_eq!(store.counted("effect").await, 1);
+}
+
+/// It was applied, and then its record is deleted (by hand or by TTL) or released by force.
+#[tokio::test]
+async fn one_whose_record_was_deleted_or_released_is_unknown() {
+    for is_deleted in [true, false] {
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let timeout = Duration::from_millis(300);
+        let builder = store.builder(&link).request_timeout(timeout);
+        let builder = builder.policy(|policy| policy.completion_timeout(timeout));
+        let (idempotency, lost) = (builder.build().unwrap(), Gate::default());
+        link.wire.next("TransactWriteItems", Act::HoldResponse(lost.clone()));
+        link.wire.every("TransactWriteItems", Act::LoseRequest);
+        let operation = idempotency.operation("o").key("k").no_payload();
+        let transferring = transfer(operation, store.table(), &runs);
+        let (result, ()) = tokio::join!(transferring, remove(&store, "o", &lost, is_deleted));
+        assert_eq!(kind(result), ErrorKind::OutcomeUnknown, "{is_deleted}");
+        assert_eq!(store.counted("effect").await, 1);
+    }
 }
 
 /// What a call finds, and what its transaction becomes there once DynamoDB is reached again.

@@ -122,6 +122,20 @@ async fn a_clock_that_is_wrong_is_a_warning() {
 }
 
 #[tokio::test]
+async fn responses_without_a_date_fail_a_pipeline() {
+    let store = Store::open().await.undated().await;
+    for scope in [&[][..], &["--scope", "payments"]] {
+        let sick = store.run(&[&["--json", "doctor"], scope].concat()).await;
+        assert_eq!(sick.code, 1, "{sick:?}");
+        let findings = sick.json();
+        let time = of(&findings, "time");
+        assert_eq!(time["severity"], "error", "{time}");
+        assert!(time["detail"].as_str().unwrap().contains("no `Date` header"), "{time}");
+        assert!(time["fix"].as_str().unwrap().contains("local_store_time()"), "{time}");
+    }
+}
+
+#[tokio::test]
 async fn a_time_to_live_on_another_attribute_is_a_warning() {
     let schema = TableSchema::default().ttl_attribute("ttl");
     let store = Store::with_schema(schema).await;

@@ -1,0 +1,45 @@
+//! The FAQ's recipe for uploads, whose repeats have another boundary.
+
+use bytes::Bytes;
+use http::Request;
+
+use super::message::{is_replay, post, problem, with};
+use super::site::everywhere;
+
+include!("multipart/recipe.rs");
+
+const PAGE: &str = include_str!("../../../docs/guide/faq.md");
+const RECIPE: &str = include_str!("multipart/recipe.rs");
+
+#[test]
+fn the_faq_has_this_code() {
+    assert!(PAGE.contains(RECIPE), "copy tests/suite/http/multipart/recipe.rs into the page");
+}
+
+/// A form with one file.
+fn form(key: &str, boundary: &str, name: &str, file: &[u8]) -> Request<Bytes> {
+    let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+    let body = [head.as_bytes(), file, format!("\r\n--{boundary}--\r\n").as_bytes()].concat();
+    with(post(key, body), "content-type", &format!("multipart/form-data; boundary={boundary}"))
+}
+
+#[tokio::test]
+async fn a_form_with_another_boundary_is_a_repeat_and_one_with_another_part_is_not() {
+    everywhere(async |site| {
+        let api = site.paying(uploads(&site.store.over(&site.link))).await;
+        let (key, file) = (site.scope(), b"\xff\0--b--a");
+        assert!(!is_replay(&api.send(form(key, "b1", "photo", file)).await));
+        for same in [form(key, "b1", "photo", file), form(key, "b2", "photo", file)] {
+            assert!(is_replay(&api.send(same).await));
+        }
+        let typed =
+            with(form(key, "b1", "photo", file), "content-type", "multipart/mixed; boundary=b1");
+        let others =
+            [form(key, "b2", "photo", b"\xff\0--b--c"), form(key, "b2", "picture", file), typed];
+        for other in others {
+            problem(&api.send(other).await, 422, "Mismatch");
+        }
+        assert_eq!(site.runs.count(), 1);
+    })
+    .await;
+}
