@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use dynamodb_idempotency::{
-    Error, ErrorKind, Execution, Idempotency, Outcome, Reconciled, RunError,
+    ConditionFailed, Error, ErrorKind, Execution, Idempotency, Outcome, Reconciled, RunError,
 };
 
 use crate::support::effects::{count, debit};
@@ -71,7 +71,7 @@ async fn a_failed_condition_leaves_the_record_and_the_next_call_asks_the_hook_ag
     let rows = || vec![count(store.table(), "effect"), debit(store.table(), "alice", 5)];
     let refused = error(committing(&idempotency, &asked, rows).await);
     assert_eq!(refused.kind(), ErrorKind::ConditionFailed);
-    assert_eq!(refused.condition_failed().map(|failed| failed.index()), Some(1));
+    assert_eq!(refused.condition_failed().map(ConditionFailed::index), Some(1));
     assert_eq!((store.record("charge#k").await, store.counted("effect").await), (before, 0));
     store.deposit("alice", 5).await;
     let next = committing(&idempotency, &asked, rows).await.unwrap();
@@ -87,7 +87,7 @@ async fn invalid_items_and_an_answer_without_room_write_nothing() {
     let none = || vec![TransactWriteItem::builder().build()];
     let invalid = error(committing(&idempotency, &asked, none).await);
     assert_eq!(invalid.kind(), ErrorKind::InvalidTransaction);
-    let text: String = std::iter::repeat_with(|| fastrand::alphanumeric()).take(900_000).collect();
+    let text: String = std::iter::repeat_with(fastrand::alphanumeric).take(900_000).collect();
     let operation = idempotency.operation("charge").key("k").no_payload().reconcile(async |_| {
         let items = vec![count(store.table(), "effect")];
         Ok::<_, String>(Reconciled::Commit { answer: text.clone(), items })
