@@ -589,9 +589,10 @@ async fn a_place_continues_only_the_command_that_printed_it() {
 /// A request would run with it, although the source has completed.
 #[tokio::test]
 async fn an_expired_record_of_the_target_counts_as_absent() {
+    type Make = fn(&str) -> Item;
     let (source, target) = pair().await;
     let expired = |item| with(item, "expires_at", n(now() / 1000 - 5));
-    let targets: [(&str, fn(&str) -> Item); 3] = [
+    let targets: [(&str, Make); 3] = [
         ("completed", completed),
         ("blocker", blocker),
         ("later", |pk| with(failed(pk), "attempt", n(7))),
