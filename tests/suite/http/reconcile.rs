@@ -1,7 +1,7 @@
 //! A hook judges a request whose handler vanished, and answers it with responses.
 
 use bytes::Bytes;
-use dynamodb_idempotency::Reconciled;
+use dynamodb_idempotency::{Fingerprint, Reconciled};
 use http::Response;
 use http_body_util::Full;
 
@@ -78,6 +78,42 @@ async fn a_response_is_stored_with_the_rows_of_its_hook() {
         assert!(is_replay(&answers[1]));
         assert_same(&answers[0], &answers[1]);
         assert_eq!((site.runs.count(), site.store.counted(&effect).await), (1, 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_length_of_a_hooks_response_is_that_of_its_body() {
+    everywhere(async |site| {
+        let word = || {
+            let mut found = found(201);
+            found.headers_mut().insert("content-length", 77.into());
+            Ok(Reconciled::Completed(found))
+        };
+        for answer in judged(&site, "k", word).await {
+            let lengths = values(answer.headers(), "content-length");
+            assert!(lengths.iter().all(|length| *length == "14"), "{lengths:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_endless_body_of_a_hook_fails_like_the_hook() {
+    let endless = || {
+        let frames = futures::stream::repeat_with(|| {
+            Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(&[b'x'; 65_536])))
+        });
+        Ok::<_, String>(Reconciled::Completed(Response::new(http_body_util::StreamBody::new(
+            frames,
+        ))))
+    };
+    everywhere(async |site| {
+        site.store.put(raw::abandoned(&site.pk("k"))).await;
+        let http = site.http().fingerprint(|_, _| Fingerprint::builder().finish());
+        let api = site.paying(http.reconcile(move |_| std::future::ready(endless()))).await;
+        problem(&api.send(post("k", "{}")).await, 503, "ReconcileFailed");
+        assert_eq!(site.runs.count(), 0);
     })
     .await;
 }
