@@ -102,7 +102,7 @@ async fn the_length_of_a_hooks_response_is_that_of_its_body() {
 async fn an_endless_body_of_a_hook_fails_like_the_hook() {
     let endless = || {
         let frames = futures::stream::repeat_with(|| {
-            Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(&[b'x'; 65_536])))
+            Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(&[b'x'; 16_000])))
         });
         Ok::<_, String>(Reconciled::Completed(Response::new(http_body_util::StreamBody::new(
             frames,
