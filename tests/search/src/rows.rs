@@ -276,7 +276,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { has_operator: true, ..row("operator", RUN) },
     Row { has_operator: true, bound: (2, 1), ..row("operator-commit", COMMIT) },
     Row { has_operator: true, ..row("operator-transaction", TRANSACT) },
-    Row { has_operator: true, bound: (2, 2), ..row("operator-reconcile", with(HOOKED)) },
+    Row { has_operator: true, bound: (2, 1), ..row("operator-reconcile", with(HOOKED)) },
     Row {
         has_operator: true,
         roles: [TRANSACT, COMMIT, RUN],
