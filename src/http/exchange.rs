@@ -21,7 +21,7 @@ use crate::run::call::{CallContext, End};
 use crate::run::caller::{acquire, acquire_with_hook};
 use crate::run::errors::{answer_unavailable, failed, too_late};
 use crate::run::execution::Execution;
-use crate::run::hook::{Abandoned, Reconciled};
+use crate::run::hook::Abandoned;
 use crate::run::runner::{self, Conclusion, Encoding, RunOutcome};
 use crate::run::transaction::{
     Transaction, TransactionEncoding, not_serializable, run_transaction,
@@ -194,16 +194,8 @@ async fn run_hook(
     abandoned: Abandoned,
 ) -> Result<HookAnswer, Response<Bytes>> {
     let operation = config.calls.scope.operation();
-    let mark = |response| AnsweredBy::Hook.mark(response);
     let problem = match user_code::run(async { hook(abandoned).await }).await {
-        Ok(Ok(Reconciled::Completed(response))) => {
-            return Ok(Reconciled::Completed(mark(response)));
-        }
-        Ok(Ok(Reconciled::Commit { answer, items })) => {
-            return Ok(Reconciled::Commit { answer: mark(answer), items });
-        }
-        Ok(Ok(Reconciled::Failed(response))) => return Ok(Reconciled::Failed(mark(response))),
-        Ok(Ok(undecided)) => return Ok(undecided),
+        Ok(Ok(resolution)) => return Ok(resolution),
         Ok(Err(error)) => {
             let error = user_code::text(error);
             tracing::error!(operation, error, "a reconcile hook failed: no write was applied");

@@ -203,7 +203,7 @@ type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
 /// More than any answer that can be stored, in bytes.
 const LARGEST_HOOK_BODY: usize = 32 * 1024 * 1024;
 
-/// Reads the body of a hook's response. Its `Content-Length` may be that of another response.
+/// Reads the body of a hook's response, and marks it. Its `Content-Length` may be that of another response.
 async fn whole<B>(response: Response<B>) -> Result<Response<Bytes>, BoxError>
 where
     B: http_body::Body<Error: Into<BoxError>>,
@@ -212,7 +212,7 @@ where
     let body = http_body_util::Limited::new(body, LARGEST_HOOK_BODY);
     let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
     parts.headers.remove(http::header::CONTENT_LENGTH);
-    Ok(Response::from_parts(parts, body))
+    Ok(AnsweredBy::Hook.mark(Response::from_parts(parts, body)))
 }
 
 /// A hook, which many requests share.
@@ -457,7 +457,8 @@ impl Http {
     /// [`Policy::takeover`](crate::Policy::takeover); see [`Call::reconcile`](crate::Call::reconcile).
     /// It can use [`Abandoned::derive_key`] and the [steps](Abandoned::step) of the earlier request.
     /// Its answers are responses with any body of at most 32 MiB, which is read whole, and are stored whatever their
-    /// status: in axum `into_response()` of what a handler returns. If the hook or the body fails, the client gets [`ProblemKind::ReconcileFailed`]. If it panics, the client gets
+    /// status: in axum `into_response()` of what a handler returns. If the hook or the body fails, the client
+    /// gets [`ProblemKind::ReconcileFailed`]. If it panics, the client gets
     /// [`ProblemKind::HandlerPanicked`].
     ///
     /// ```
