@@ -117,7 +117,7 @@ const TRIES: u32 = 6;
 impl SourceItem {
     pub(super) fn new(schema: &TableSchema, key: RecordKey, item: Item, now: Timestamp) -> Self {
         let expires_at = number(&item, schema.ttl_name());
-        let has_ended = |end: i64| has_ended(end, now);
+        let has_ended = |end: i64| Timestamp::from_millis(end) < now;
         // As a record counts for a call, but for items of every format.
         let is_expired = expires_at.is_some_and(|end| has_ended(end.saturating_mul(1000)))
             && number(&item, attribute::LEASE_EXPIRES_AT).is_none_or(has_ended);
@@ -190,19 +190,13 @@ impl SourceItem {
         let (Content::Record(source), Content::Record(target)) = (&self.content, target) else {
             return kept;
         };
-        let expires_at = target.header.expires_at.saturating_mul(1000);
-        let counts_as_absent = has_ended(expires_at, now) && !is_running(&target, now);
+        let counts_as_absent = target.header.is_past_retention(now) && !is_running(&target, now);
         if !counts_as_absent && !is_further(source, &target, now) {
             return kept;
         }
         let expires_at = Term::ExpiresAt(target.header.expires_at);
         Decision::Replace(Condition::unchanged(&target.header.version()).and(expires_at))
     }
-}
-
-/// Whether a time in epoch milliseconds is past.
-fn has_ended(end: i64, now: Timestamp) -> bool {
-    Timestamp::from_millis(end) < now
 }
 
 /// Whether the record has a live lease.
