@@ -66,8 +66,7 @@ impl Execution {
                 }
                 FinishResult::Committed => {
                     self.succeeded();
-                    let stored_until = session.stored_until();
-                    Err(End::Committed(self.own_answer(&mut session).await, stored_until))
+                    Err(self.own_completion(&mut session).await)
                 }
                 FinishResult::LeaseLost if self.is_protected() => {
                     Err(self.lost_lease(&mut session).await)
@@ -155,8 +154,14 @@ impl Execution {
         }
     }
 
+    /// The end of a call whose commit has completed the record.
+    pub(crate) async fn own_completion(&self, session: &mut Session<'_>) -> End {
+        let stored_until = session.stored_until();
+        End::Committed(self.own_answer(session).await, stored_until)
+    }
+
     /// The answer in this execution's own record. `Unavailable` if it cannot be read now.
-    pub(crate) async fn own_answer(&self, session: &mut Session<'_>) -> Answer {
+    async fn own_answer(&self, session: &mut Session<'_>) -> Answer {
         let unread =
             |error| Answer::Unavailable(format!("it could not be read back: {error}").into());
         let record = session.last.take().filter(|record| record.header.owner == self.inner.me);

@@ -1,12 +1,11 @@
 //! A hook completes an abandoned operation together with its rows: once, or not at all.
 
-use std::time::Duration;
-
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use dynamodb_idempotency::{
     ConditionFailed, Error, ErrorKind, Execution, Idempotency, Outcome, Reconciled, RunError,
 };
 
+use crate::loss::commit_doubt::hasty;
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, number, status};
 use crate::support::{Act, Gate, Link, Runs, Store, kind};
@@ -18,13 +17,6 @@ async fn abandoned() -> Store {
     let store = Store::open().await;
     store.put(raw::abandoned("charge#k")).await;
     store
-}
-
-/// A caller that gives up soon.
-fn hasty(store: &Store, link: &Link) -> Idempotency {
-    let timeout = Duration::from_millis(300);
-    let builder = store.builder(link).request_timeout(timeout);
-    builder.policy(|policy| policy.completion_timeout(timeout)).build().expect("valid settings")
 }
 
 /// A call whose hook commits these items, and whose handler must not run.

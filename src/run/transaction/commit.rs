@@ -232,8 +232,7 @@ impl Execution {
                     return Some(End::Committed(answer, stored_until));
                 }
                 self.read_record(&mut session).await;
-                let stored_until = session.stored_until();
-                Some(End::Committed(self.own_answer(&mut session).await, stored_until))
+                Some(self.own_completion(&mut session).await)
             }
             FinishResult::LeaseLost => {
                 self.read_record(&mut session).await;

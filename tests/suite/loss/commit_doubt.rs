@@ -20,7 +20,7 @@ use crate::support::{
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// A caller that gives up soon.
-fn hasty(store: &Store, link: &Link) -> Idempotency {
+pub(crate) fn hasty(store: &Store, link: &Link) -> Idempotency {
     hasty_with(store, link, |policy| policy)
 }
 
