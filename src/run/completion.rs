@@ -10,7 +10,7 @@ use crate::clock::Deadline;
 use crate::error::Error;
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::{Completed, Unconfirmed};
-use crate::protocol::{EndWrite, FinishResult, State};
+use crate::protocol::{CompletionEnd, FailureEnd, Left, State, Verdict};
 use crate::run::call::{CallContext, End, Replay};
 use crate::run::driver::{Session, SessionKind, report_unstorable};
 use crate::run::errors::{commit_unknown, lease_lost, outcome_unknown};
@@ -44,17 +44,17 @@ impl Execution {
         let completing = async move {
             let Inner { core, call, .. } = &*self.inner;
             let now = core.table.clock.moment();
-            let until = self.finish().tries_until(now);
+            let until = self.tenure().tries_until(now);
             let answer = call.answers.stored(answer);
             let copy = call.is_cacheable(core, answer.bytes()).then(|| answer.detached());
             let (response, in_parts) = self.place(answer, until).await;
             let now = core.table.clock.moment();
-            let command = self.finish().complete(now, in_parts.unwrap_or_default(), until);
+            let command = self.tenure().complete(now, in_parts.unwrap_or_default(), until);
             let mut session = self.session();
             (session.answer, session.is_replaceable) = (Some(response), true);
-            let ended = session.drive(&mut &self.inner.finish, command).await;
-            match ended {
-                FinishResult::Stored => {
+            let ended = session.drive(&mut &self.inner.tenure, command).await;
+            match CompletionEnd::from(ended) {
+                CompletionEnd::Stored => {
                     // If the record has a reason instead of the answer, repeats get the reason.
                     let stored_until = session.stored_until();
                     let copy = copy.zip(stored_until);
@@ -62,21 +62,25 @@ impl Execution {
                         core.invalidate_cached(&call.key);
                     }
                     self.succeeded();
-                    self.storage(Storage::Stored(stored_until))
+                    let is_protected = self.is_protected();
+                    let stored = Storage::Stored(stored_until);
+                    Ok(if is_protected { stored } else { Storage::Unprotected })
                 }
-                FinishResult::Committed => {
+                CompletionEnd::Committed => {
                     self.succeeded();
                     Err(self.own_completion(&mut session).await)
                 }
-                FinishResult::LeaseLost if self.is_protected() => {
+                CompletionEnd::LeaseLost if self.is_protected() => {
                     Err(self.lost_lease(&mut session).await)
                 }
-                FinishResult::LeaseLost
-                | FinishResult::FailureWritten
-                | FinishResult::NothingWritten(_)
-                | FinishResult::NotCommitted(_)
-                | FinishResult::Unknown
-                | FinishResult::Unconfirmed => self.unconfirmed(session.take_error()).await,
+                CompletionEnd::LeaseLost | CompletionEnd::Unconfirmed => {
+                    self.unconfirmed(session.take_error()).await
+                }
+                // The operation's answer may be the committed one.
+                CompletionEnd::Unknown => {
+                    self.report_unconfirmed(&session.take_error());
+                    Err(commit_unknown().into())
+                }
             }
         };
         completing.boxed()
@@ -88,7 +92,7 @@ impl Execution {
         let Inner { core, call, .. } = &*self.inner;
         // While DynamoDB's time is not known, no part can be written.
         let stamp = core.table.clock.moment().stamp();
-        let in_parts = stamp.map(|stamp| self.finish().parts_expire_at(stamp));
+        let in_parts = stamp.map(|stamp| self.tenure().parts_expire_at(stamp));
         let time = in_parts.map(|_| self.time_for_parts(until));
         let mut record = self.completed_header();
         record.expires_at = in_parts.unwrap_or(record.expires_at);
@@ -106,7 +110,7 @@ impl Execution {
     /// An estimate of the completed record, to compute its size.
     pub(crate) fn completed_header(&self) -> Header {
         let Inner { core, me, attempt, .. } = &*self.inner;
-        let (completed_at, expires_at) = self.finish().estimate(core.table.clock.moment());
+        let (completed_at, expires_at) = self.tenure().estimate(core.table.clock.moment());
         completed_header(*me, *attempt, completed_at, expires_at)
     }
 
@@ -124,34 +128,30 @@ impl Execution {
         report_unstorable(SessionKind::Execution, self.operation(), reason);
     }
 
-    /// How the answer was stored. `OutcomeUnknown` if a commit may still be applied, because the
-    /// operation's answer would then be the committed one.
-    fn storage(&self, of_record: Storage) -> Result<Storage, End> {
-        if self.finish().has_commit_in_doubt() {
-            return Err(commit_unknown().into());
-        }
-        Ok(if self.is_protected() { of_record } else { Storage::Unprotected })
-    }
-
     async fn unconfirmed(&self, error: Error) -> Result<Storage, End> {
-        if self.is_protected() {
-            self.ended_as(Ending::UNCONFIRMED);
-            tracing::error!(
-                operation = self.operation(), attempt = self.attempt(), %error,
-                "the handler ran and its completion could not be confirmed: it may run again once \
-                 the lease is over"
-            );
-        } else {
-            self.ended_as(Ending::FAIL_OPEN);
+        self.report_unconfirmed(&error);
+        if !self.is_protected() {
+            return Ok(Storage::Unprotected);
         }
-        let storage = self.storage(Storage::Unconfirmed)?;
-        if self.is_protected() && is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
+        if is_broken(FaultPoint::ReleaseAfterUnconfirmed) {
             self.undo().await;
         }
         match self.policy().unconfirmed {
-            Unconfirmed::Error if self.is_protected() => Err(outcome_unknown(error).into()),
-            Unconfirmed::Error | Unconfirmed::Answer => Ok(storage),
+            Unconfirmed::Error => Err(outcome_unknown(error).into()),
+            Unconfirmed::Answer => Ok(Storage::Unconfirmed),
         }
+    }
+
+    fn report_unconfirmed(&self, error: &Error) {
+        if !self.is_protected() {
+            return self.ended_as(Ending::FAIL_OPEN);
+        }
+        self.ended_as(Ending::UNCONFIRMED);
+        tracing::error!(
+            operation = self.operation(), attempt = self.attempt(), %error,
+            "the handler ran and its completion could not be confirmed: it may run again once the lease is \
+             over"
+        );
     }
 
     /// The end of a call whose commit has completed the record.
@@ -214,15 +214,13 @@ impl Execution {
             let failure = call.answers.stored(failure);
             core.place_failure(failure, steps_bytes, &call.key, &call.policy)
         });
-        self.end_without_answer(self.failure_write(), failure).await;
+        self.end_without_answer(Verdict::Failed, failure).await;
     }
 
     /// Puts the previous record back, because nothing was executed. An execution that has sent a step
     /// has executed something: its record is kept as FAILED.
     pub(crate) async fn undo(&self) {
-        let end = self.finish().undo();
-        let failure = self.inner.failure.clone().filter(|_| end == EndWrite::Undo);
-        self.end_without_answer(end, failure).await;
+        self.end_without_answer(Verdict::NothingExecuted, None).await;
     }
 
     /// Whether a success releases the key instead of storing the answer.
@@ -234,7 +232,7 @@ impl Execution {
     /// write. An execution without a record writes nothing.
     pub(crate) async fn release_success(&self) -> Storage {
         if self.is_protected() {
-            self.end_without_answer(EndWrite::ReleaseSucceeded, None).await;
+            self.end_without_answer(Verdict::Succeeded, None).await;
             Storage::Released
         } else {
             self.ended_as(Ending::FAIL_OPEN);
@@ -242,38 +240,28 @@ impl Execution {
         }
     }
 
-    /// The write of a failure, which also resolves a commit in doubt. The record is kept as FAILED if
-    /// the policy keeps failures or the record may have steps. Otherwise it is released.
-    pub(crate) fn failure_write(&self) -> EndWrite {
-        self.finish().failure(self.policy().failure.is_kept())
-    }
-
-    /// Retries a failure's write until it is confirmed or rejected, or the time is over. Boxed, as
+    /// Retries the write until it is confirmed or rejected, or the time is over. Boxed, as
     /// [`acquire`](crate::run::caller::acquire) is.
-    fn end_without_answer(&self, end: EndWrite, failure: Option<Stored>) -> BoxFuture<'_, ()> {
+    fn end_without_answer(&self, verdict: Verdict, failure: Option<Stored>) -> BoxFuture<'_, ()> {
         let ending = async move {
-            let command = self.finish().fail(self.inner.core.table.clock.moment(), end);
+            let command = self.tenure().end(self.inner.core.table.clock.moment(), verdict);
             let mut session = self.session();
-            session.answer = failure;
-            let ended = session.drive(&mut &self.inner.finish, command).await;
-            match ended {
-                FinishResult::FailureWritten => match end {
-                    EndWrite::Release | EndWrite::Undo => self.ended_as(Ending::RELEASED),
-                    EndWrite::Keep => self.ended_as(Ending::FAILED),
-                    EndWrite::ReleaseSucceeded => self.succeeded(),
-                },
-                // The record belongs to another owner, so there is nothing to release.
-                FinishResult::LeaseLost if end == EndWrite::ReleaseSucceeded => self.succeeded(),
-                FinishResult::LeaseLost if self.is_protected() => self.ended_as(Ending::LEASE_LOST),
-                FinishResult::LeaseLost => self.ended_as(Ending::FAIL_OPEN),
-                // A commit was applied before: `close` returns its answer.
-                FinishResult::Stored | FinishResult::Committed => {}
-                FinishResult::NothingWritten(_)
-                | FinishResult::NotCommitted(_)
-                | FinishResult::Unknown
-                | FinishResult::Unconfirmed
-                    if end == EndWrite::ReleaseSucceeded =>
-                {
+            (session.answer, session.failure) = (failure, self.inner.failure.clone());
+            let ended = FailureEnd::from(session.drive(&mut &self.inner.tenure, command).await);
+            match (ended, verdict) {
+                // The record may belong to another owner, so there is nothing to release.
+                (FailureEnd::Written(_) | FailureEnd::LeaseLost, Verdict::Succeeded) => {
+                    self.succeeded();
+                }
+                (FailureEnd::Written(Left::Free), _) => self.ended_as(Ending::RELEASED),
+                (FailureEnd::Written(Left::Failed), _) => self.ended_as(Ending::FAILED),
+                (FailureEnd::LeaseLost, _) if self.is_protected() => {
+                    self.ended_as(Ending::LEASE_LOST);
+                }
+                (FailureEnd::LeaseLost, _) => self.ended_as(Ending::FAIL_OPEN),
+                // `close` returns its answer.
+                (FailureEnd::Committed, _) => {}
+                (FailureEnd::Unconfirmed | FailureEnd::Unknown, Verdict::Succeeded) => {
                     self.succeeded();
                     let error = session.take_error();
                     tracing::warn!(
@@ -282,14 +270,11 @@ impl Execution {
                          the lease ends"
                     );
                 }
-                FinishResult::NothingWritten(_)
-                | FinishResult::NotCommitted(_)
-                | FinishResult::Unknown
-                | FinishResult::Unconfirmed => {
+                (FailureEnd::Unconfirmed | FailureEnd::Unknown, _) => {
                     self.ended_as(Ending::UNCONFIRMED);
                     let error = session.take_error();
                     tracing::error!(
-                        operation = self.operation(), ?end, %error,
+                        operation = self.operation(), ?verdict, %error,
                         "the record of a failed operation could not be changed: its key is free when \
                          the lease ends"
                     );

@@ -38,6 +38,8 @@ pub(crate) struct Session<'a> {
     kind: SessionKind,
     /// The answer or the failure of a record that is completed or failed.
     pub(crate) answer: Option<Stored>,
+    /// In an execution, the failure of the record that it has taken over.
+    pub(crate) failure: Option<Stored>,
     /// What a hook has resolved. Its stored form is the answer of the next write.
     resolved: Option<Resolved>,
     /// Whether an answer that DynamoDB rejects is replaced by the reason.
@@ -78,6 +80,7 @@ impl<'a> Session<'a> {
             me,
             kind,
             answer: None,
+            failure: None,
             resolved: None,
             is_replaceable: false,
             items: Vec::new(),
@@ -186,17 +189,26 @@ impl<'a> Session<'a> {
         cause
     }
 
-    /// Errors of an undo are kept apart: the call reports the error that made it give up.
     async fn send(&mut self, write: &Write, limit: Duration) -> Reply {
-        if write.kind == Kind::Extend {
-            return self.extend(write, limit).await;
+        match (self.kind, write.kind) {
+            (_, Kind::Extend) => self.extend(write, limit).await,
+            // Its error is kept apart: the call reports the error that made it give up.
+            (SessionKind::Acquisition, Kind::Undo) => {
+                let before = self.error.take();
+                let reply = self.write(write, limit).await;
+                self.undo_error = std::mem::replace(&mut self.error, before);
+                reply
+            }
+            (SessionKind::Execution, Kind::Renew | Kind::StampAgain) => {
+                let reply = self.write(write, limit).await;
+                if let Some(error) = self.error.take() {
+                    let operation = self.call.key.operation();
+                    tracing::warn!(operation, %error, "a lease was not renewed");
+                }
+                reply
+            }
+            _ => self.write(write, limit).await,
         }
-        let before = self.is_undo(write).then(|| self.error.take());
-        let reply = self.write(write, limit).await;
-        if let Some(before) = before {
-            self.undo_error = std::mem::replace(&mut self.error, before);
-        }
-        reply
     }
 
     /// Extends the retention of a finished or released record. The session keeps its record and its error,
@@ -238,8 +250,8 @@ impl<'a> Session<'a> {
         if write.kind == Kind::TakeOver {
             self.note_takeover()?;
         }
-        if self.is_undo(write) {
-            return Ok(self.replaced_failure());
+        if write.kind == Kind::Undo {
+            return Ok(self.failure_before().map(Stored::attribute));
         }
         if !matches!(write.record.state, State::Completed | State::Failed) {
             return Ok(None);
@@ -384,18 +396,11 @@ impl<'a> Session<'a> {
         is_replaced
     }
 
-    /// Whether the write undoes an acquisition that has executed nothing.
-    fn is_undo(&self, write: &Write) -> bool {
-        self.kind == SessionKind::Acquisition && write.kind == Kind::Undo
-    }
-
-    /// The stored failure of the record that was taken over.
-    fn replaced_failure(&self) -> Option<AttributeValue> {
-        let failed = self
-            .taken_over
-            .as_ref()
-            .filter(|taken_over| taken_over.header.state == State::Failed)?;
-        failed.answer.as_ref().map(Stored::attribute)
+    /// The failure that an undo puts back: that of the record that was taken over.
+    fn failure_before(&self) -> Option<&Stored> {
+        let taken_over = self.taken_over.as_ref();
+        let failed = taken_over.filter(|record| record.header.state == State::Failed);
+        self.failure.as_ref().or_else(|| failed?.answer.as_ref())
     }
 
     /// Keeps the record that is taken over. An error if this process cannot decode its steps, so that

@@ -10,7 +10,7 @@ use crate::answer::Stored;
 use crate::clock;
 use crate::error::Error;
 use crate::policy::Policy;
-use crate::protocol::{Acquisition, Finish, Goal, Grant, State, Window};
+use crate::protocol::{Acquisition, Goal, Grant, State, Tenure, Window};
 use crate::run::call::CallContext;
 use crate::run::core::Core;
 use crate::run::driver::{Session, SessionKind};
@@ -63,8 +63,8 @@ pub(crate) struct Inner {
     pub(crate) attempt: u32,
     /// The text form of the owner.
     owner: String,
-    /// The machine that holds the lease and finishes the record.
-    pub(crate) finish: Mutex<Finish>,
+    /// The machine that holds the lease and ends the record.
+    pub(crate) tenure: Mutex<Tenure>,
     /// The last commit. Locked by a commit and by the end of the execution, so that only one of them runs at a
     /// time.
     pub(crate) committed: tokio::sync::Mutex<Option<Committed>>,
@@ -158,7 +158,7 @@ impl Execution {
         if !self.is_protected() {
             return self.inner.call.deadline.map_or(clock::MAX_AHEAD, |end| clock.left(end));
         }
-        if self.finish().is_over() { Duration::ZERO } else { self.lease_left() }
+        if self.tenure().is_over() { Duration::ZERO } else { self.lease_left() }
     }
 
     /// As [`lease_remaining`](Self::lease_remaining), but not zero while the completion is written.
@@ -204,7 +204,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
-        self.finish().is_lost()
+        self.tenure().is_lost()
     }
 
     /// Returns whether a record protects this execution. The result is `false` if DynamoDB is out
@@ -305,7 +305,7 @@ impl Execution {
             owner: me.to_string(),
             me,
             attempt,
-            finish: Mutex::new(Finish::new(grant, rules, window, core.table.clock.moment())),
+            tenure: Mutex::new(Tenure::new(grant, rules, window, core.table.clock.moment())),
             committed: tokio::sync::Mutex::default(),
             handler: AtomicWaker::new(),
             discarded: AtomicBool::new(false),
@@ -325,15 +325,15 @@ impl Execution {
         Ok(Self::new(core, call, grant, None, None, Ending::UNPROTECTED))
     }
 
-    pub(crate) fn finish(&self) -> MutexGuard<'_, Finish> {
+    /// Never hold the lock across an await, nor while user code runs.
+    pub(crate) fn tenure(&self) -> MutexGuard<'_, Tenure> {
         // Nothing panics while the lock is held.
-        self.inner.finish.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.tenure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the handler is stopped. `None` if there is no lease, or if it is lost.
     pub(crate) fn lease_ends(&self) -> Option<clock::Deadline> {
-        let end = self.finish();
-        end.window().map(|window| window.end).filter(|_| !end.is_lost())
+        self.tenure().runs_until()
     }
 
     /// A new session for the writes of this execution.

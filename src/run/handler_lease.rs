@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -11,19 +12,20 @@ use futures_util::future::BoxFuture;
 
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::LeaseExpired;
-use crate::protocol::{Renewal, Write};
+use crate::protocol::time::Now;
+use crate::protocol::{Command, Machine, Renewal, Renewals, Reply, Tenure};
 use crate::run::execution::Execution;
 
 impl Execution {
     /// Runs `work` (the handler and the completion), and meanwhile renews the lease if the policy says
     /// so.
     pub(crate) async fn run_with_renewals<F: Future>(&self, work: F) -> F::Output {
-        let renewal = self.policy().lease.renewed(self.inner.call.deadline);
-        let Some(length) = renewal.filter(|_| self.is_protected()) else { return work.await };
+        let renewals = Renewals::new(&self.tenure(), self.inner.core.table.clock.moment());
+        let Some((renewals, first)) = renewals else { return work.await };
         tokio::select! {
             biased;
             // First, because a renewal that has lost the lease must stop the handler before its next poll.
-            never = self.keep_alive(length) => match never {},
+            never = self.keep_alive(renewals, first) => match never {},
             output = work => output,
         }
     }
@@ -45,7 +47,7 @@ impl Execution {
         if returned.is_none() {
             // The lease is not renewed any longer.
             let is_lost = self.is_lease_lost();
-            self.finish().stop();
+            self.tenure().stop();
             tracing::error!(
                 operation = self.operation(),
                 attempt = self.attempt(),
@@ -62,17 +64,12 @@ impl Execution {
         tokio::task::yield_now().await;
     }
 
-    /// Renews a lease of `length` after a third of it, or after half of what is left if that is sooner.
-    /// Each request of a renewal takes at most a sixth of `length`, so that time is left for another one.
-    async fn keep_alive(&self, length: Duration) -> Infallible {
-        let clock = &self.inner.core.table.clock;
-        let pause = || (length / 3).min(self.lease_left() / 2);
-        let mut next = pause();
+    async fn keep_alive(&self, mut renewals: Renewals, first: Duration) -> Infallible {
+        let mut next = first;
         loop {
-            clock.sleep(next).await;
-            next = match self.renew(length / 6).await {
-                Renewal::Renewed => pause(),
-                Renewal::Failed | Renewal::Wrong(_) => length / 24,
+            self.inner.core.table.clock.sleep(next).await;
+            next = match self.renew(&mut renewals).await {
+                Renewal::Next(next) => next,
                 Renewal::Ended => return std::future::pending().await,
                 Renewal::Lost => {
                     self.inner.handler.wake();
@@ -88,30 +85,38 @@ impl Execution {
     }
 
     /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
-    fn renew(&self, limit: Duration) -> BoxFuture<'_, Renewal> {
+    fn renew<'a>(&'a self, renewals: &'a mut Renewals) -> BoxFuture<'a, Renewal> {
         let renewing = async move {
-            let clock = &self.inner.core.table.clock;
-            let renewal = self.finish().renewal(clock.moment());
-            match self.stamp(renewal, limit).await {
-                Renewal::Wrong(wrong) => {
-                    let restamp = self.finish().restamp(clock.moment(), wrong);
-                    self.stamp(restamp, limit).await
-                }
-                renewal => renewal,
-            }
+            let begun = renewals.begin(&self.tenure(), self.inner.core.table.clock.moment());
+            let mut renewing = Renewing { tenure: &self.inner.tenure, renewals };
+            self.session().drive(&mut renewing, begun).await
         };
         renewing.boxed()
     }
+}
 
-    async fn stamp(&self, write: Option<Write>, limit: Duration) -> Renewal {
-        let Some(write) = write else { return Renewal::Ended };
-        let mut session = self.session();
-        let reply = session.write(&write, limit).await;
-        let renewal = self.finish().renewed(self.inner.core.table.clock.moment(), &write, &reply);
-        if renewal == Renewal::Failed {
-            let error = session.take_error();
-            tracing::warn!(operation = self.operation(), %error, "a lease was not renewed");
-        }
-        renewal
+/// A renewal and the tenure that it belongs to.
+struct Renewing<'a> {
+    tenure: &'a Mutex<Tenure>,
+    renewals: &'a mut Renewals,
+}
+
+impl Renewing<'_> {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Renewals, &mut Tenure) -> T) -> T {
+        let mut tenure = self.tenure.lock().unwrap_or_else(PoisonError::into_inner);
+        act(self.renewals, &mut tenure)
+    }
+}
+
+impl Machine for Renewing<'_> {
+    type Output = Renewal;
+
+    fn replied(&mut self, now: Now, reply: &Reply) -> Command<Renewal> {
+        self.with(|renewals, tenure| renewals.replied(tenure, now, reply))
+    }
+
+    /// A renewal has no pauses.
+    fn woke(&mut self, now: Now) -> Command<Renewal> {
+        self.with(|renewals, tenure| renewals.begin(tenure, now))
     }
 }

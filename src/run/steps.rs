@@ -137,7 +137,7 @@ impl Execution {
 
     /// After the lease has expired, no work starts: its effect could overlap with the next owner's effect.
     fn may_start(&self, name: &str) -> Result<(), Error> {
-        if self.finish().is_over() {
+        if self.tenure().is_over() {
             let message = format!(
                 "step `{name}` was not started: a commit or the handler's return has ended the operation"
             );
@@ -191,7 +191,7 @@ impl Execution {
         let mut session = self.session();
         session.step = Some((name.to_owned(), value.clone()));
         let (mut write, mut command) = {
-            let (mut tenure, now) = (self.finish(), clock.moment());
+            let (mut tenure, now) = (self.tenure(), clock.moment());
             let until = tenure.tries_until(now);
             StepWrite::start(&mut tenure, now, until)
         };
@@ -200,14 +200,14 @@ impl Execution {
                 Command::Return(result) => break result,
                 Command::Pause { bound, max } => {
                     clock.pause(bound, max).await;
-                    command = write.woke(&mut self.finish(), clock.moment());
+                    command = write.woke(&mut self.tenure(), clock.moment());
                     continue;
                 }
                 Command::Read { is_consistent, limit } => session.read(is_consistent, limit).await,
                 Command::Send { write, limit } => session.write(&write, limit).await,
             };
             let has_step = session.shows_step();
-            command = write.replied(&mut self.finish(), clock.moment(), &reply, has_step);
+            command = write.replied(&mut self.tenure(), clock.moment(), &reply, has_step);
         };
         match result {
             StepResult::Stored => Ok(()),

@@ -27,6 +27,8 @@ pub enum FaultPoint {
     CompareOwnerAlone,
     /// A version is compared without the number of its steps.
     CompareNoSteps,
+    /// A finished record is replaced although its retention was extended meanwhile.
+    CompareNoRetention,
     /// A completion does not accept a RELEASED record.
     ReleasedRefuses,
 

@@ -3,10 +3,10 @@
 //! reads a clock or generates a random number. The library does these things, and passes the results to
 //! the machine.
 //!
-//! [`Acquisition`] acquires a key, and [`Finish`] ends an execution. Each returns [`Command`]s, and decides
+//! [`Acquisition`] acquires a key, and [`Tenure`] is the time for which a handler holds it. Each returns [`Command`]s, and decides
 //! by its [`Knowledge`]. The program in `tests/search` explores every state that the machines can reach.
 //!
-//! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`] and [`Finish`].
+//! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`] and [`Tenure`].
 //! `docs/protocol.md` defines the words and the rules.
 //!
 //! This crate is not an interface for users, and it is not stable.
@@ -23,7 +23,6 @@ mod acquisition;
 mod condition;
 mod decide;
 pub mod fault_point;
-mod finish;
 mod knowledge;
 mod lease;
 mod machine;
@@ -32,6 +31,7 @@ pub mod policy;
 mod record;
 mod retention;
 mod rules;
+mod tenure;
 pub mod time;
 mod tries;
 mod write;
@@ -39,7 +39,6 @@ mod write;
 pub use self::acquisition::{Acquisition, CallResult, Goal, Grant, Next, Reason, Resolution};
 pub use self::condition::{Condition, Term};
 pub use self::decide::{Decision, decide};
-pub use self::finish::{EndWrite, Finish, FinishResult, NoCommit, Renewal, StepResult, StepWrite};
 pub use self::knowledge::{Knowledge, NoCompletion};
 pub use self::lease::{LeaseTerm, Window};
 pub use self::machine::{Cause, Command, Machine, Outcome, ReadResult, Reply, WriteResult};
@@ -47,6 +46,10 @@ pub use self::owner::OwnerId;
 pub use self::record::{Attempts, Header, State, Status, Version};
 pub use self::retention::released_until;
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules};
+pub use self::tenure::{
+    CommitEnd, CompletionEnd, FailureEnd, Left, NoCommit, Over, Renewal, Renewals, StepResult,
+    StepWrite, Tenure, TenureEnd, Verdict,
+};
 pub use self::tries::{Backoff, Tries};
 pub use self::write::{Form, Kind, Write};
 

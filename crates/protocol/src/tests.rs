@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::acquisition::Grant;
 use crate::condition::{Condition, Term};
-use crate::finish::Finish;
 use crate::knowledge::Knowledge;
 use crate::machine::{Cause, Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
 use crate::policy::{Failure, InProgress, Lease, Outage, Takeover};
 use crate::record::{Attempts, Header, State, Status};
 use crate::rules::Rules;
+use crate::tenure::Tenure;
 use crate::time::{Known, Learned, Local, Now, StoreTime, Timestamp, Uptime};
 use crate::write::{Kind, Write};
 
@@ -220,15 +220,15 @@ fn the_parts_of_an_answer_outlive_the_tries_of_its_completion_and_a_renewal() {
     let lease_expires_at = START.wall.plus(Duration::from_secs(30));
     let window = rules().window(now(), None, lease_expires_at, None);
     assert!(window.is_some());
-    let finish = Finish::new(grant(), rules(), window, now());
-    assert!(!finish.is_over());
+    let tenure = Tenure::new(grant(), rules(), window, now());
+    assert!(!tenure.is_over());
     let stamp = now().stamp().unwrap();
     // A day for the answer, 10 s for the completion, 30 s for a renewal.
     let expected = START.wall.millis() / 1000 + 24 * 3600;
-    assert!(finish.parts_expire_at(stamp) >= expected);
+    assert!(tenure.parts_expire_at(stamp) >= expected);
     let short = Rules { retention: Duration::ZERO, ..rules() };
-    let finish = Finish::new(grant(), short, window, now());
-    assert_eq!(finish.parts_expire_at(stamp), START.wall.millis() / 1000 + 40);
+    let tenure = Tenure::new(grant(), short, window, now());
+    assert_eq!(tenure.parts_expire_at(stamp), START.wall.millis() / 1000 + 40);
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl<'a> Caller<'a> {
     async fn send(&mut self) -> Result<Progress, End> {
         let first = match self.goal {
             Goal::LookUp => FirstRequest::ConsistentRead,
-            Goal::Own | Goal::Transact { .. } => self.call.policy.first_request,
+            Goal::Own | Goal::Transact => self.call.policy.first_request,
         };
         let command = self.machine.start(self.core.table.clock.moment(), first);
         self.proceed(command).await

@@ -12,7 +12,7 @@ use tokio::sync::MutexGuard;
 use super::{items, json};
 use crate::answer::Answer;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Command, FinishResult, NoCommit, Outcome, ReadResult, Tries};
+use crate::protocol::{Command, CommitEnd, NoCommit, Outcome, Over, ReadResult, TenureEnd, Tries};
 use crate::run::call::End;
 use crate::run::driver::Session;
 use crate::run::errors::{commit_unknown, lease_lost, nothing_committed};
@@ -106,7 +106,7 @@ impl Execution {
     }
 
     async fn lock_and_commit(&self, commit: Commit) -> Result<(), Error> {
-        let Inner { core, call, finish, .. } = &*self.inner;
+        let Inner { core, call, tenure, .. } = &*self.inner;
         call.stores_answers("a commit")?;
         if self.has_record() && !self.is_protected() {
             // Like a transaction, it is also applied if there is no record.
@@ -118,29 +118,29 @@ impl Execution {
         }
         let lock = self.lock_commits().await;
         let Some(mut committed) = lock else {
-            self.finish().may_commit().map_err(no_commit)?;
+            self.tenure().may_commit().map_err(no_commit)?;
             return Err(other_commit());
         };
         let Commit { answer, stored, mut items } = commit;
         if !self.has_record() {
             // If this future is dropped, the items may have been written.
-            self.finish().begin_items().map_err(no_commit)?;
+            self.tenure().begin_items().map_err(no_commit)?;
             *committed = Some(Committed { answer, stored_until: None });
             return self.commit_items(items).await;
         }
         let now = core.table.clock.moment();
-        self.finish().may_commit().map_err(no_commit)?;
+        self.tenure().may_commit().map_err(no_commit)?;
         let (stored, record) = (call.answers.stored(stored), self.completed_header());
         let (response, record_bytes) = core.place_answer(stored, call, &record, None).await?;
-        let until = self.finish().tries_until(now);
+        let until = self.tenure().tries_until(now);
         items::prepare(&core.table, &call.key, record_bytes, &mut items)?;
         let mut session = self.session();
         (session.answer, session.items) = (Some(response), items);
         let committed = committed.insert(Committed { answer, stored_until: None });
-        let command = self.finish().commit(core.table.clock.moment(), until);
-        let ended = session.drive(&mut &*finish, command).await;
+        let command = self.tenure().commit(core.table.clock.moment(), until);
+        let ended = session.drive(&mut &*tenure, command).await;
         committed.stored_until = session.stored_until();
-        self.committed(ended, &mut session)
+        self.committed(ended.into(), &mut session)
     }
 
     /// Waits for a commit that runs in another task. A commit that is polled ends within the time of its
@@ -155,24 +155,26 @@ impl Execution {
 
     /// The result of a commit. Not async, so that the result is logged before the next await, where a
     /// handler whose lease is lost is dropped.
-    fn committed(&self, ended: FinishResult, session: &mut Session<'_>) -> Result<(), Error> {
-        let fate = match ended {
-            FinishResult::Stored => return Ok(()),
-            FinishResult::NotCommitted(_)
-            | FinishResult::FailureWritten
-            | FinishResult::Unconfirmed => {
+    fn committed(&self, ended: CommitEnd, session: &mut Session<'_>) -> Result<(), Error> {
+        let (over, fate) = match ended {
+            CommitEnd::Over(Over::Committed) => return Ok(()),
+            CommitEnd::NotApplied(_) => {
                 let items_error = session.items_error.take();
                 return Err(items_error.unwrap_or_else(|| session.take_error()));
             }
-            FinishResult::Committed | FinishResult::LeaseLost => return Err(already_ended(ended)),
-            FinishResult::NothingWritten(_) => "given up: nothing was written",
-            FinishResult::Unknown => "unknown",
+            CommitEnd::Over(over @ (Over::CommittedEarlier | Over::LeaseLost)) => {
+                return Err(already_over(over));
+            }
+            CommitEnd::Over(over @ Over::NothingWritten(_)) => {
+                (over, "given up: nothing was written")
+            }
+            CommitEnd::Over(over @ Over::Unknown) => (over, "unknown"),
         };
         tracing::error!(
             operation = self.operation(), attempt = self.attempt(), error = %session.take_error(), fate,
             "a commit was not confirmed in time"
         );
-        Err(already_ended(ended))
+        Err(already_over(over))
     }
 
     /// The handler has returned. Returns the outcome of its commits, if they have ended the operation.
@@ -182,12 +184,9 @@ impl Execution {
             self.ended_as(Ending::UNCONFIRMED);
             return Some(commit_unknown().into());
         };
-        let now = self.inner.core.table.clock.moment();
-        // Before the lock of `finish` below, which it takes as well.
-        let failure = self.failure_write();
-        let command = self.finish().close(now, failure);
+        let command = self.tenure().close(self.inner.core.table.clock.moment());
         // Boxed: most executions have no commit to resolve.
-        Box::pin(self.conclude(command?, &mut committed)).await
+        Some(Box::pin(self.conclude(command?, &mut committed)).await)
     }
 
     /// The handler was stopped because its lease expired. Returns the outcome of its commits, if they have
@@ -196,9 +195,9 @@ impl Execution {
         let expiring = async {
             self.ended_as(Ending::LEASE_EXPIRED);
             let mut committed = self.lock_commits().await?;
-            let command = self.finish().expire(self.inner.core.table.clock.moment());
+            let command = self.tenure().expire(self.inner.core.table.clock.moment());
             let end = self.conclude(command?, &mut committed).await;
-            end.filter(|end| match end {
+            Some(end).filter(|end| match end {
                 // The call ends with `LeaseExpired`, because it is unknown what else the handler has done.
                 End::NoAnswer(error) if error.kind() != ErrorKind::LeaseLost => {
                     self.ended_as(Ending::LEASE_EXPIRED);
@@ -213,48 +212,45 @@ impl Execution {
         expiring.boxed()
     }
 
-    /// Resolves a commit whose future was dropped, if there is one. Returns how the commits have ended the
-    /// operation. `committed` is the last commit.
+    /// How the commits have ended the operation. A commit whose future was dropped is resolved first.
+    /// `committed` is the last commit.
     async fn conclude(
         &self,
-        command: Command<FinishResult>,
+        command: Command<TenureEnd>,
         committed: &mut Option<Committed>,
-    ) -> Option<End> {
+    ) -> End {
         let mut session = self.session();
-        let ended = session.drive(&mut &self.inner.finish, command).await;
-        match ended {
-            FinishResult::Stored | FinishResult::Committed => {
+        let over = Over::from(session.drive(&mut &self.inner.tenure, command).await);
+        match over {
+            Over::Committed | Over::CommittedEarlier => {
                 self.succeeded();
-                let sent = committed.take().filter(|_| ended == FinishResult::Stored);
+                let sent = committed.take().filter(|_| over == Over::Committed);
                 if let Some(Committed { answer, stored_until }) = sent {
                     // A commit whose future was dropped was found by this session.
                     let stored_until = stored_until.or_else(|| session.stored_until());
-                    return Some(End::Committed(answer, stored_until));
+                    return End::Committed(answer, stored_until);
                 }
                 self.read_record(&mut session).await;
-                Some(self.own_completion(&mut session).await)
+                self.own_completion(&mut session).await
             }
-            FinishResult::LeaseLost => {
+            Over::LeaseLost => {
                 self.read_record(&mut session).await;
-                Some(self.lost_lease(&mut session).await)
+                self.lost_lease(&mut session).await
             }
-            FinishResult::NothingWritten(_) => {
+            Over::NothingWritten(_) => {
                 self.ended_as(Ending::FAILED);
-                Some(nothing_committed().into())
+                nothing_committed().into()
             }
-            FinishResult::Unknown => {
+            Over::Unknown => {
                 self.ended_as(Ending::UNCONFIRMED);
-                Some(commit_unknown().into())
+                commit_unknown().into()
             }
-            FinishResult::FailureWritten
-            | FinishResult::NotCommitted(_)
-            | FinishResult::Unconfirmed => None,
         }
     }
 
     /// The tries of a write or read of this execution that begins now.
     pub(crate) fn tries(&self) -> Tries {
-        Tries::until(self.finish().tries_until(self.inner.core.table.clock.moment()))
+        Tries::until(self.tenure().tries_until(self.inner.core.table.clock.moment()))
     }
 
     /// Reads the record if no response of this session has shown it, because a commit of another session
@@ -282,7 +278,7 @@ fn other_commit() -> Error {
 /// Why a commit is not begun.
 fn no_commit(reason: NoCommit) -> Error {
     match reason {
-        NoCommit::Over(ended) => already_ended(ended),
+        NoCommit::Over(over) => already_over(over),
         NoCommit::Closed => {
             let message = "the handler has returned: nothing can be committed";
             Error::new(ErrorKind::InvalidUse, message)
@@ -290,16 +286,14 @@ fn no_commit(reason: NoCommit) -> Error {
     }
 }
 
-/// The error of a commit whose operation has ended, but not by this commit.
-fn already_ended(ended: FinishResult) -> Error {
-    match ended {
-        FinishResult::Stored | FinishResult::Committed => {
+/// The error of a commit whose operation is over, but not by this commit.
+fn already_over(over: Over) -> Error {
+    match over {
+        Over::Committed | Over::CommittedEarlier => {
             Error::new(ErrorKind::AlreadyCommitted, "this execution has committed before")
         }
-        FinishResult::LeaseLost => lease_lost(),
-        FinishResult::NothingWritten(_)
-        | FinishResult::FailureWritten
-        | FinishResult::NotCommitted(_) => nothing_committed(),
-        FinishResult::Unknown | FinishResult::Unconfirmed => commit_unknown(),
+        Over::LeaseLost => lease_lost(),
+        Over::NothingWritten(_) => nothing_committed(),
+        Over::Unknown => commit_unknown(),
     }
 }

@@ -81,7 +81,7 @@ async fn write<V, E>(
 ) -> Result<RunOutcome<V, E>, End> {
     let Transaction { response, items, mut on_condition_failed, .. } = transaction;
     let answer = encoding.answer(&response)?;
-    let mut caller = Caller::new(core, &call, Goal::Transact { has_items: true }, false)?;
+    let mut caller = Caller::new(core, &call, Goal::Transact, false)?;
     let mut progress = caller.advance(Step::Transact(answer, items)).await;
     // The answer without items that was sent last, the outcome if nothing is written, and a panic of
     // `on_condition_failed`, which counts as no answer.

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::{Transaction, items};
 use crate::error::Error;
-use crate::protocol::{FinishResult, Tries};
+use crate::protocol::{Over, Tries};
 use crate::run::call::{CallContext, End};
 use crate::run::completion::Storage;
 use crate::run::core::Core;
@@ -78,12 +78,12 @@ impl Execution {
     pub(super) async fn commit_items(&self, items: Vec<TransactWriteItem>) -> Result<(), Error> {
         let (core, call) = (&self.inner.core, &self.inner.call);
         let written = core.write_items(call, items).await;
-        let ended = match &written {
-            Ok(()) => Some(FinishResult::Stored),
-            Err(error) if error.is_outcome_unknown() => Some(FinishResult::Unknown),
+        let over = match &written {
+            Ok(()) => Some(Over::Committed),
+            Err(error) if error.is_outcome_unknown() => Some(Over::Unknown),
             Err(_) => None,
         };
-        self.finish().items_ended(ended);
+        self.tenure().items_ended(over);
         written
     }
 }

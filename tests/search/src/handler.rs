@@ -5,11 +5,10 @@ use std::time::Duration;
 use crate::model::State;
 use crate::process::{Committed, Does, Execution, Phase, Place, Send, Task, Writing};
 use crate::rows::{Row, Work};
-use crate::store::Wire;
-use crate::turn::{Asked, Turn};
+use crate::turn::Turn;
 use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
-use dynamodb_idempotency_protocol::policy::{Completed, Failure, Lease};
-use dynamodb_idempotency_protocol::{EndWrite, Renewal, Reply, StepWrite, Term};
+use dynamodb_idempotency_protocol::policy::{Completed, Failure};
+use dynamodb_idempotency_protocol::{Command, StepWrite, Verdict};
 
 /// How many commits a handler begins at most.
 const MOST: usize = 2;
@@ -59,10 +58,11 @@ pub(crate) fn steps<'a>(
             put("drop-step", Turn::of(row, state.faulty(), seat).drops_step(index));
         }
     }
-    match &execution.renewal {
-        Some(_) => state.request_steps(seat, Place::Renewal, row, put),
-        None => {
-            if let Some(turn) = Turn::of(row, state.clone(), seat).renews() {
+    match execution.renewing.as_ref().map(|renewing| &renewing.task) {
+        None => {}
+        Some(Task::Request(_)) => state.request_steps(seat, Place::Renewal, row, put),
+        Some(Task::Pause | Task::AskHook | Task::AskInstead) => {
+            if let Some(turn) = Turn::of(row, state.clone(), seat).begins_renewal() {
                 put("renew", turn);
             }
         }
@@ -72,9 +72,8 @@ pub(crate) fn steps<'a>(
 /// Whether the driver drops the handler instead of polling it.
 fn must_stop(state: &State, execution: &Execution, seat: usize) -> bool {
     let now = state.process(seat).clock.now(state.tick);
-    let is_over = execution.finish.window().is_none_or(|window| now.is_over(window.end));
-    let is_lost = execution.finish.is_lost();
-    execution.is_protected && (is_over || is_lost) && !is_broken(FaultPoint::PollAfterTheLease)
+    let is_over = execution.tenure.runs_until().is_none_or(|end| now.is_over(end));
+    execution.is_protected && is_over && !is_broken(FaultPoint::PollAfterTheLease)
 }
 
 /// The handler is polled.
@@ -86,7 +85,7 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
     }
     let turn = || Turn::of(row, state.clone(), seat);
     let role = turn().role();
-    if execution.finish.is_over() {
+    if execution.tenure.is_over() {
         return put("succeed", turn().returns(true, true));
     }
     match role.work {
@@ -142,21 +141,15 @@ impl Turn<'_> {
         }
     }
 
-    /// What a failure leaves in the record under this policy.
-    fn failure_write(&self, execution: &Execution) -> EndWrite {
-        execution.finish.failure(self.role().rules.failure.is_kept())
-    }
-
     /// The handler returns. Unless `is_plain`, the handler has dropped its commit first.
     pub(crate) fn returns(mut self, is_success: bool, is_plain: bool) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         execution.is_cut_short |= !is_plain;
-        let failure = self.failure_write(&execution);
         if is_success && execution.commits.is_empty() {
             self.state.ledger.succeeded(self.seat, self.role().completed);
             self.state.ledger.excused |= !execution.is_protected;
         }
-        self.closes(execution, is_success, failure)
+        self.closes(execution, if is_success { None } else { Some(Verdict::Failed) })
     }
 
     /// The handler has dropped its commit, and continues.
@@ -171,26 +164,24 @@ impl Turn<'_> {
     /// The handler reports that it has executed nothing.
     fn declines(mut self) -> Self {
         let Some(execution) = self.execution() else { return self };
-        let failure = execution.finish.undo();
-        self.closes(execution, false, failure)
+        self.closes(execution, Some(Verdict::NothingExecuted))
     }
 
-    fn closes(mut self, mut execution: Execution, is_success: bool, failure: EndWrite) -> Self {
+    /// `None` means that the handler has succeeded.
+    fn closes(mut self, mut execution: Execution, verdict: Option<Verdict>) -> Self {
         self.drop_main(&mut execution);
         let (now, releases) = (self.now(), self.role().completed == Completed::Release);
-        let finish = &mut execution.finish;
-        let command = finish.close(now, failure).unwrap_or_else(|| {
-            if !is_success {
-                return finish.fail(now, failure);
+        let tenure = &mut execution.tenure;
+        let command = tenure.close(now).unwrap_or_else(|| match verdict {
+            Some(verdict) => tenure.end(now, verdict),
+            None if releases => tenure.end(now, Verdict::Succeeded),
+            None => {
+                execution.completes = true;
+                let until = tenure.tries_until(now);
+                tenure.complete(now, 0, until)
             }
-            if releases {
-                return finish.fail(now, EndWrite::ReleaseSucceeded);
-            }
-            execution.completes = true;
-            let until = finish.tries_until(now);
-            finish.complete(now, 0, until)
         });
-        self.ends(execution, command, Asked::Finish, None)
+        self.converses(execution, command, None)
     }
 
     /// The driver drops the handler, because its lease has expired or is lost.
@@ -199,10 +190,10 @@ impl Turn<'_> {
         self.drop_main(&mut execution);
         self.give_up_renewal(&mut execution);
         execution.is_cut_short = true;
-        execution.finish.stop();
+        execution.tenure.stop();
         self.state.ledger.excused = true;
-        match execution.finish.expire(self.now()) {
-            Some(command) => self.ends(execution, command, Asked::Finish, None),
+        match execution.tenure.expire(self.now()) {
+            Some(command) => self.converses(execution, command, None),
             None => self.leaves_as_it_is(execution),
         }
     }
@@ -223,16 +214,17 @@ impl Turn<'_> {
     fn commits(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         let now = self.now();
-        if execution.finish.may_commit().is_err() {
+        if execution.tenure.may_commit().is_err() {
             self.process.phase = Phase::Executing(execution);
             self
         } else {
-            let finish = &mut execution.finish;
-            let until = finish.tries_until(now);
-            let command = finish.commit(now, until);
-            let completed_at = finish.completed_at();
+            let tenure = &mut execution.tenure;
+            let until = tenure.tries_until(now);
+            let command = tenure.commit(now, until);
+            let completed_at = tenure.completed_at();
             execution.commits.push(Committed { completed_at, is_refused: false });
-            self.ends(execution, command, Asked::Commit, None)
+            execution.does = Does::Commit(Task::Pause);
+            self.converses(execution, command, None)
         }
     }
 
@@ -246,8 +238,8 @@ impl Turn<'_> {
             return self;
         }
         let now = self.now();
-        let until = execution.finish.tries_until(now);
-        let (machine, command) = StepWrite::start(&mut execution.finish, now, until);
+        let until = execution.tenure.tries_until(now);
+        let (machine, command) = StepWrite::start(&mut execution.tenure, now, until);
         execution.writing.push(Writing { number, machine, task: Task::Pause });
         let index = execution.writing.len() - 1;
         self.writes_step(execution, index, command)
@@ -256,7 +248,7 @@ impl Turn<'_> {
     /// The note that this attempt is about to send its request is written.
     fn notes(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
-        let note = RESULT + u8::try_from(execution.finish.attempt()).unwrap_or(u8::MAX);
+        let note = RESULT + u8::try_from(execution.tenure.attempt()).unwrap_or(u8::MAX);
         execution.send = Send::Noting;
         self.process.phase = Phase::Executing(execution);
         self.begins_step(note)
@@ -273,8 +265,8 @@ impl Turn<'_> {
     fn wakes_step(mut self, index: usize) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         let now = self.now();
-        let Execution { finish, writing, .. } = &mut execution;
-        let command = writing[index].machine.woke(finish, now);
+        let Execution { tenure, writing, .. } = &mut execution;
+        let command = writing[index].machine.woke(tenure, now);
         self.writes_step(execution, index, command)
     }
 
@@ -288,38 +280,20 @@ impl Turn<'_> {
         self
     }
 
-    /// A renewal. `None` if it would not extend the lease by a second.
-    fn renews(mut self) -> Option<Self> {
+    /// The pause before a renewal is over. `None` if the renewal would not extend the lease by a second.
+    fn begins_renewal(mut self) -> Option<Self> {
+        let now = self.now();
         let mut execution = self.execution()?;
-        let window = execution.finish.window()?;
-        if !matches!(self.role().rules.lease, Lease::Renewed(_)) {
-            return None;
-        }
-        let write = execution.finish.renewal(self.now())?;
+        let window = execution.tenure.window();
+        let command = execution.renewing.as_mut()?.machine.begin(&execution.tenure, now);
         // A renewal does not stamp an end that a commit required, but one a millisecond later. Any number of
         // these could follow without time passing, so a renewal by less than a second is left out.
-        let renewed = write.record.state.lease_expires_at()?;
-        if renewed.since(window.lease_expires_at) < Duration::from_secs(1) {
+        if let (Command::Send { write, .. }, Some(window)) = (&command, window)
+            && let Some(renewed) = write.record.state.lease_expires_at()
+            && renewed.since(window.lease_expires_at) < Duration::from_secs(1)
+        {
             return None;
         }
-        execution.renewal = Some(self.request(Wire::renewal(write)));
-        self.process.phase = Phase::Executing(execution);
-        Some(self)
-    }
-
-    pub(crate) fn renewed(mut self, mut execution: Execution, wire: &Wire, reply: &Reply) -> Self {
-        execution.renewal = None;
-        if let Wire::Write(write) = wire {
-            let now = self.now();
-            let is_stamp = |term: &Term| matches!(term, Term::LeaseExpiresAt(_));
-            let is_restamp = write.0.condition.terms().any(is_stamp);
-            let restamp = match execution.finish.renewed(now, &write.0, reply) {
-                Renewal::Wrong(wrong) if !is_restamp => execution.finish.restamp(now, wrong),
-                _ => None,
-            };
-            execution.renewal = restamp.map(|write| self.request(Wire::renewal(write)));
-        }
-        self.process.phase = Phase::Executing(execution);
-        self
+        Some(self.renews(execution, command))
     }
 }

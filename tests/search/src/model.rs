@@ -12,7 +12,7 @@ use crate::clock::{Clock, TICK, date, store_time};
 use crate::handler;
 use crate::oracle::Ledger;
 use crate::process::{Acquiring, Answer, Phase, Place, Process, Slot, Task};
-use crate::rows::{MAX_CALLERS, Role, Row};
+use crate::rows::{MAX_CALLERS, Role, Row, Ttl};
 use crate::store::{Sender, Store, Stored, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
@@ -139,11 +139,10 @@ impl State {
         Some(stalled)
     }
 
-    /// One tick later. In a row that `expires`, delayed requests are dropped: the retention is shorter than a
-    /// tick, so TTL could delete the record before they arrive, for which nothing is promised.
+    /// One tick later. The retention of a row that [expires](Row::expires) is shorter than a tick.
     fn older(&self, row: &Row) -> Self {
         let mut later = self.later();
-        if row.expires {
+        if row.ttl == Ttl::AfterDelays {
             later.store.late.clear();
         }
         later
@@ -171,14 +170,16 @@ impl State {
         }
     }
 
-    /// TTL deletes a record that is past its retention. By then, no delayed request can still arrive.
+    /// TTL deletes a record that is past its retention.
     fn expiry(&self, row: &Row, emit: &mut Emit<'_>) {
         let now = store_time(self.tick);
         let is_garbage = |record: &crate::store::Stored| record.header.is_past_retention(now);
-        if row.expires
-            && self.store.late.is_empty()
-            && self.store.record.as_ref().is_some_and(is_garbage)
-        {
+        let is_time = match row.ttl {
+            Ttl::Never | Ttl::TooLate => false,
+            Ttl::AfterDelays => self.store.late.is_empty(),
+            Ttl::AnyTime => true,
+        };
+        if is_time && self.store.record.as_ref().is_some_and(is_garbage) {
             let mut next = self.clone();
             next.store.record = None;
             next.ledger.reset();
@@ -242,7 +243,7 @@ impl State {
             return;
         }
         let mut late = std::mem::take(&mut self.store.late);
-        let is_there = self.store.record.is_some() && !row.expires && !row.has_operator;
+        let is_there = self.store.record.is_some() && !row.expires() && !row.has_operator;
         late.retain(|(_, wire)| !(is_there && asks_for_none(wire)));
         let takers: Vec<_> =
             late.iter().filter(|(_, wire)| takes_key(wire)).map(|late| late.0).collect();

@@ -44,6 +44,7 @@ const ALL: &[Broken] = &[
     broken(&[AttemptStays], "default", (2, 1)),
     broken(&[StepUnfenced], "steps", (2, 1)),
     broken(&[CompareNoSteps], "steps", (2, 1)),
+    broken(&[CompareNoRetention], "late-past-retention", (2, 2)),
     broken(&[SendBeforeNote], "send-once", (2, 1)),
     broken(&[StepUnfenced], "send-once", (2, 1)),
     broken(&[ReleaseSucceededUnfenced], "release", (2, 1)),

@@ -10,8 +10,8 @@ use crate::store::{Stored, Wire};
 use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::policy::{Completed, Lease};
 use dynamodb_idempotency_protocol::{
-    CallResult, FinishResult, Form, Grant, Outcome, ReadResult, Reason, Reply, State as Stands,
-    Window, WriteResult,
+    CallResult, CompletionEnd, FailureEnd, Form, Grant, Outcome, Over, ReadResult, Reason, Reply,
+    State as Stands, TenureEnd, Window, WriteResult,
 };
 
 /// What has happened to the key.
@@ -93,7 +93,7 @@ impl State {
         }
         // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
         let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);
-        if has_given_back && self.is_locked_by(seat) && !row.expires {
+        if has_given_back && self.is_locked_by(seat) && !row.expires() {
             self.violate("a key that was released is locked again");
         }
         let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
@@ -211,10 +211,10 @@ impl State {
     /// A handler is polled.
     pub(crate) fn polled(&mut self, seat: usize, execution: &Execution) {
         let clock = self.process(seat).clock;
-        if !execution.is_protected || execution.finish.is_over() {
+        if !execution.is_protected || execution.tenure.is_over() {
             return;
         }
-        let Some(window) = execution.finish.window() else {
+        let Some(window) = execution.tenure.window() else {
             return self.violate("polled without a lease");
         };
         let local = clock.local(self.tick);
@@ -246,7 +246,7 @@ impl State {
                     self.violate("reported that nothing was written, and it was applied");
                 }
                 // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
-                if holds_nothing && self.is_locked_by(seat) && !row.expires {
+                if holds_nothing && self.is_locked_by(seat) && !row.expires() {
                     self.violate("a call that runs nothing leaves its key locked");
                 }
                 let is_last = seat == SEATS - 1;
@@ -313,7 +313,7 @@ impl State {
         };
         let was_removed =
             (0..SEATS).any(|seat| shown.owner == owner(seat) && self.ledger.was_removed(seat));
-        let is_kept = !row.expires && !was_removed;
+        let is_kept = !row.expires() && !was_removed;
         if is_kept && !self.store.record.as_ref().is_some_and(is_there) {
             self.violate("replayed what is not stored");
         }
@@ -321,7 +321,7 @@ impl State {
 
     fn check_stored(&mut self, row: &Row, seat: usize) {
         let is_own = |stored: &Stored| stored.is_completed() && stored.header.owner == owner(seat);
-        let is_kept = !row.expires && !self.ledger.was_removed(seat);
+        let is_kept = !row.expires() && !self.ledger.was_removed(seat);
         let own = self.store.record.as_ref().filter(|stored| is_own(stored));
         let (is_missing, kept_until) =
             (own.is_none(), own.map(|stored| stored.header.expires_at.saturating_mul(1000)));
@@ -329,7 +329,7 @@ impl State {
             self.violate("reported an answer that is not stored");
         }
         let least = store_time(0).plus(row.roles[0].rules.retention).shifted(-2_100).millis();
-        if kept_until.is_some_and(|until| until < least) && !row.expires {
+        if kept_until.is_some_and(|until| until < least) && !row.expires() {
             self.violate("an answer expires before its retention is over");
         }
     }
@@ -340,23 +340,25 @@ impl State {
         row: &Row,
         seat: usize,
         execution: &Execution,
-        ended: FinishResult,
+        end: TenureEnd,
         reply: Option<&Reply>,
     ) -> Fate {
         let was_applied = self.ledger.was_applied(seat);
         let has_failed = self.faults != row.faults;
         let is_unharmed = !has_failed && execution.is_protected && !execution.is_cut_short;
-        match ended {
-            FinishResult::Stored => self.check_stored(row, seat),
-            FinishResult::Committed => {
+        match end {
+            TenureEnd::Completion(CompletionEnd::Stored) => self.check_stored(row, seat),
+            TenureEnd::Completion(CompletionEnd::Committed)
+            | TenureEnd::Over(Over::Committed | Over::CommittedEarlier)
+            | TenureEnd::Failure(FailureEnd::Committed) => {
                 self.check_stored(row, seat);
                 if !was_applied {
                     self.violate("reported a commit that was not applied");
                 }
             }
-            FinishResult::FailureWritten
-            | FinishResult::NothingWritten(_)
-            | FinishResult::LeaseLost => {
+            TenureEnd::Completion(CompletionEnd::LeaseLost)
+            | TenureEnd::Failure(FailureEnd::Written(_) | FailureEnd::LeaseLost)
+            | TenureEnd::Over(Over::NothingWritten(_) | Over::LeaseLost) => {
                 let found = reply.and_then(|reply| shown(&reply.outcome));
                 // A completion accepts a released record.
                 let turns_away = execution.completes && execution.commits.is_empty();
@@ -364,18 +366,20 @@ impl State {
                 if was_applied {
                     self.violate("reported that nothing was written, and it was applied");
                 }
-                if ended == FinishResult::LeaseLost && is_free && turns_away {
+                if is_free && turns_away {
                     self.violate("rejected because of a released record");
                 }
                 return Fate { has_no_effect: true, ..Fate::default() };
             }
-            FinishResult::Unknown | FinishResult::Unconfirmed => {
+            TenureEnd::Completion(CompletionEnd::Unknown | CompletionEnd::Unconfirmed)
+            | TenureEnd::Failure(FailureEnd::Unconfirmed | FailureEnd::Unknown)
+            | TenureEnd::Over(Over::Unknown) => {
                 self.ledger.excused = true;
                 if is_unharmed {
                     self.violate("reported an unknown outcome, and nothing has failed");
                 }
             }
-            FinishResult::NotCommitted(_) => {
+            TenureEnd::Commit(_) => {
                 self.violate("the handler continues after it has returned");
             }
         }
@@ -401,7 +405,10 @@ impl State {
         if !execution.runs() || row.roles().iter().any(is_renewed) {
             return;
         }
-        let Some(window) = execution.finish.window() else { return };
+        let Some(window) = execution.tenure.window() else { return };
+        if store_time(self.tick) > window.lease_expires_at {
+            return;
+        }
         let moved = ends.since(window.lease_expires_at).max(window.lease_expires_at.since(ends));
         if moved.as_millis() > MAX_CLOSED_OFF {
             self.violate("a lease has changed under its handler");
@@ -420,7 +427,7 @@ impl State {
                 continue;
             }
             let Phase::Executing(execution) = &slot.process.phase else { continue };
-            let Some(window) = execution.finish.window() else { continue };
+            let Some(window) = execution.tenure.window() else { continue };
             outlived |= now > window.lease_expires_at;
             let is_live = execution.runs() && now <= window.lease_expires_at;
             live += u8::from(is_live && !slot.process.clock.is_blind);

@@ -7,7 +7,7 @@ use crate::hash::hash;
 use crate::rows::{Role, Row};
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::{Local, Timestamp};
-use dynamodb_idempotency_protocol::{Acquisition, Finish, Outcome, Rules, StepWrite};
+use dynamodb_idempotency_protocol::{Acquisition, Outcome, Renewals, Rules, StepWrite, Tenure};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
@@ -87,10 +87,10 @@ pub(crate) struct Answer {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Execution {
-    pub(crate) finish: Finish,
+    pub(crate) tenure: Tenure,
     pub(crate) does: Does,
-    /// A renewal of the lease.
-    pub(crate) renewal: Option<Request>,
+    /// `None` if the lease is not renewed, or not any more.
+    pub(crate) renewing: Option<Renewing>,
     pub(crate) is_protected: bool,
     /// The steps that earlier attempts have stored, and those that this one has begun. One bit each.
     pub(crate) used: u8,
@@ -119,6 +119,13 @@ pub(crate) enum Send {
 pub(crate) struct Writing {
     pub(crate) number: u8,
     pub(crate) machine: StepWrite,
+    pub(crate) task: Task,
+}
+
+/// The renewals of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Renewing {
+    pub(crate) machine: Renewals,
     pub(crate) task: Task,
 }
 
@@ -204,7 +211,12 @@ impl Process {
                     _ => None,
                 }
             }
-            (Phase::Executing(execution), Place::Renewal) => execution.renewal.as_ref(),
+            (Phase::Executing(execution), Place::Renewal) => {
+                match &execution.renewing.as_ref()?.task {
+                    Task::Request(request) => Some(request),
+                    _ => None,
+                }
+            }
             (Phase::Acquiring(Acquiring { task: Task::Request(request), .. }), Place::Main) => {
                 Some(request)
             }
@@ -226,7 +238,12 @@ impl Process {
                     _ => None,
                 }
             }
-            (Phase::Executing(execution), Place::Renewal) => execution.renewal.as_mut(),
+            (Phase::Executing(execution), Place::Renewal) => {
+                match &mut execution.renewing.as_mut()?.task {
+                    Task::Request(request) => Some(request),
+                    _ => None,
+                }
+            }
             (Phase::Acquiring(Acquiring { task: Task::Request(request), .. }), Place::Main) => {
                 Some(request)
             }
@@ -247,7 +264,7 @@ impl Execution {
         // A commit that the handler has dropped may have ended the operation.
         let may_have_ended = self.is_cut_short;
         let runs = matches!(self.does, Does::Handle);
-        runs && !self.finish.is_over() && !may_have_ended
+        runs && !self.tenure.is_over() && !may_have_ended
     }
 }
 

@@ -68,6 +68,19 @@ pub(crate) struct Role {
     pub(crate) is_new: bool,
 }
 
+/// Whether TTL deletes records that are past their retention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ttl {
+    /// Within the time that is searched, no retention ends.
+    Never,
+    /// At any time, once no delayed request can arrive any more, as with a retention of an hour or more.
+    AfterDelays,
+    /// At any time. Delayed requests arrive later.
+    AnyTime,
+    /// Never, although retentions end. Delayed requests arrive after the retention of a record.
+    TooLate,
+}
+
 /// A policy, and what may happen under it.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
@@ -81,8 +94,7 @@ pub(crate) struct Row {
     pub(crate) clocks_fail: bool,
     /// How far a wall clock jumps, in ms.
     pub(crate) jump: i64,
-    /// Whether TTL deletes a record that is past its retention.
-    pub(crate) expires: bool,
+    pub(crate) ttl: Ttl,
     /// Whether an operator deletes and releases records. Each time counts as a fault.
     pub(crate) has_operator: bool,
     /// Whether responses have a `Date`. Otherwise the user has declared that none has one.
@@ -110,6 +122,10 @@ impl Row {
 
     pub(crate) fn has_equal_requests(&self) -> bool {
         self.roles().iter().all(|role| role.request == self.roles[0].request)
+    }
+
+    pub(crate) fn expires(&self) -> bool {
+        self.ttl != Ttl::Never
     }
 
     pub(crate) fn roles(&self) -> &[Role] {
@@ -156,7 +172,7 @@ const ROW: Row = Row {
     ticks: 3,
     clocks_fail: false,
     jump: 2 * TICK,
-    expires: false,
+    ttl: Ttl::Never,
     has_operator: false,
     has_dates: true,
     bound: (3, 1),
@@ -288,7 +304,18 @@ pub(crate) const ALL: &[Row] = &[
         bound: (2, 1),
         ..row("operator-commit-open", Role { work: Work::Commit, ..with(OPEN) })
     },
-    Row { expires: true, ..long(&row("short-retention", with(SHORT))) },
+    Row { ttl: Ttl::AfterDelays, ..long(&row("short-retention", with(SHORT))) },
+    Row { ttl: Ttl::AnyTime, bound: (2, 1), ..long(&row("late-after-ttl", with(SHORT))) },
+    Row {
+        ttl: Ttl::TooLate,
+        bound: (2, 1),
+        ..long(&row("late-past-retention", Role { work: Work::Transact, ..with(SHORT) }))
+    },
+    Row {
+        ttl: Ttl::TooLate,
+        bound: (2, 1),
+        ..long(&row("late-past-retention-commit", Role { work: Work::Commit, ..with(SHORT) }))
+    },
     long(&row("invocation", Role { deadline: Some(Duration::from_secs(5)), ..with(INVOKED) })),
     Row { has_dates: false, ..row("no-date", NEW) },
     Row { ticks: 2, ..row("half-used", with(HALF_USED)) },

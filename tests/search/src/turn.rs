@@ -7,15 +7,15 @@ use crate::clock::store_time;
 use crate::model::{State, owner};
 use crate::oracle::{MAX_UNHEARD, is_definite};
 use crate::process::{
-    Acquiring, Answer, Does, Execution, Fate, Phase, Place, Process, Request, Send, Shown, Slot,
-    Task, Writing,
+    Acquiring, Answer, Does, Execution, Fate, Phase, Place, Process, Renewing, Request, Send,
+    Shown, Slot, Task, Writing,
 };
 use crate::rows::{MAX_CALLERS, Role, Row, Work};
 use crate::store::Wire;
 use dynamodb_idempotency_protocol::time::{Now, Timestamp};
 use dynamodb_idempotency_protocol::{
-    Acquisition, Command, Finish, FinishResult, Goal, Kind, Machine, Next, Outcome, ReadResult,
-    Reply, Resolution, StepResult, Window, WriteResult,
+    Acquisition, Command, CommitEnd, Goal, Kind, Machine, Next, Outcome, ReadResult, Renewal,
+    Renewals, Reply, Resolution, StepResult, Tenure, TenureEnd, Window, WriteResult,
 };
 
 pub(crate) struct Turn<'a> {
@@ -23,13 +23,6 @@ pub(crate) struct Turn<'a> {
     pub(crate) seat: usize,
     pub(crate) state: State,
     pub(crate) process: Process,
-}
-
-/// What a command of [`Finish`] is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Commit,
-    Finish,
 }
 
 impl<'a> Turn<'a> {
@@ -60,7 +53,7 @@ impl<'a> Turn<'a> {
             Work::Run | Work::Commit | Work::Steps | Work::StepsAtOnce | Work::SendOnce => {
                 Goal::Own
             }
-            Work::Transact => Goal::Transact { has_items: true },
+            Work::Transact => Goal::Transact,
             Work::LookUp => Goal::LookUp,
         };
         let first = match role.work {
@@ -88,9 +81,8 @@ impl<'a> Turn<'a> {
                 self.acquires(acquiring, command, None)
             }
             Phase::Executing(mut execution) => {
-                let asked = execution.asked();
-                let command = execution.finish.woke(now);
-                self.ends(execution, command, asked, None)
+                let command = execution.tenure.woke(now);
+                self.converses(execution, command, None)
             }
             phase => Self { process: Process { phase, ..self.process }, ..self },
         }
@@ -146,20 +138,23 @@ impl<'a> Turn<'a> {
                 let command = acquiring.machine.replied(now, &reply);
                 self.acquires(acquiring, command, Some(&reply))
             }
-            Phase::Executing(execution) if place == Place::Renewal => {
-                self.renewed(execution, &wire, &reply)
-            }
             Phase::Executing(mut execution) => {
-                if let Place::Step(index) = place {
-                    let Execution { finish, writing, .. } = &mut execution;
-                    let Writing { number, machine, .. } = &mut writing[index];
-                    let has_step = done & 1 << *number != 0;
-                    let command = machine.replied(finish, now, &reply, has_step);
-                    return self.writes_step(execution, index, command);
+                let Execution { tenure, writing, renewing, .. } = &mut execution;
+                match (place, renewing) {
+                    (Place::Renewal, Some(Renewing { machine, .. })) => {
+                        let command = machine.replied(tenure, now, &reply);
+                        return self.renews(execution, command);
+                    }
+                    (Place::Step(index), _) => {
+                        let Writing { number, machine, .. } = &mut writing[index];
+                        let has_step = done & 1 << *number != 0;
+                        let command = machine.replied(tenure, now, &reply, has_step);
+                        return self.writes_step(execution, index, command);
+                    }
+                    (Place::Main | Place::Renewal, _) => {}
                 }
-                let asked = execution.asked();
-                let command = execution.finish.replied(now, &reply);
-                self.ends(execution, command, asked, Some(&reply))
+                let command = execution.tenure.replied(now, &reply);
+                self.converses(execution, command, Some(&reply))
             }
             phase => Self { process: Process { phase, ..self.process }, ..self },
         }
@@ -204,11 +199,14 @@ impl<'a> Turn<'a> {
         let grant = acquiring.machine.grant();
         self.state.begins(self.seat, acquiring, &grant, window, &self.process.clock);
         let used = if grant.taken_over.is_some() { acquiring.taken_steps } else { 0 };
-        let finish = Finish::new(grant, acquiring.rules, window, self.now());
+        let now = self.now();
+        let tenure = Tenure::new(grant, acquiring.rules, window, now);
+        let renewals = Renewals::new(&tenure, now);
+        let renewing = renewals.map(|(machine, _)| Renewing { machine, task: Task::Pause });
         self.process.phase = Phase::Executing(Execution {
-            finish,
+            tenure,
             does: Does::Handle,
-            renewal: None,
+            renewing,
             is_protected: window.is_some(),
             used,
             send: Send::Unsent,
@@ -220,37 +218,51 @@ impl<'a> Turn<'a> {
         self
     }
 
-    /// Continues the end of an execution, or a commit.
-    pub(crate) fn ends(
+    /// Continues a commit, or the end of an execution.
+    pub(crate) fn converses(
         mut self,
         mut execution: Execution,
-        command: Command<FinishResult>,
-        asked: Asked,
+        command: Command<TenureEnd>,
         reply: Option<&Reply>,
     ) -> Self {
-        let task = match self.task(command) {
-            Ok(task) => task,
-            Err(ended) => {
-                if asked == Asked::Commit {
-                    if let (FinishResult::NotCommitted(_), Some(commit)) =
-                        (ended, execution.commits.last_mut())
-                    {
-                        commit.is_refused = true;
-                    }
-                    execution.does = Does::Handle;
-                    self.process.phase = Phase::Executing(execution);
-                    return self;
+        let commits = matches!(execution.does, Does::Commit(_));
+        match (self.task(command), commits) {
+            (Ok(task), true) => execution.does = Does::Commit(task),
+            (Ok(task), false) => execution.does = Does::Finish(task),
+            (Err(TenureEnd::Commit(end)), true) => {
+                if let (CommitEnd::NotApplied(_), Some(commit)) =
+                    (end, execution.commits.last_mut())
+                {
+                    commit.is_refused = true;
                 }
+                execution.does = Does::Handle;
+            }
+            (Err(_), true) => self.state.violate("a commit ended as something else"),
+            (Err(end), false) => {
                 self.give_up_renewal(&mut execution);
-                let fate = self.state.ended(self.row, self.seat, &execution, ended, reply);
+                let fate = self.state.ended(self.row, self.seat, &execution, end, reply);
                 self.process = Process::finished(fate);
                 return self;
             }
+        }
+        self.process.phase = Phase::Executing(execution);
+        self
+    }
+
+    /// Continues a renewal, or ends it.
+    pub(crate) fn renews(mut self, mut execution: Execution, command: Command<Renewal>) -> Self {
+        let task = match command {
+            // No wrong clock makes the renewed lease too long.
+            Command::Send { write, .. } => Some(Task::Request(self.request(Wire::renewal(write)))),
+            Command::Return(Renewal::Next(_)) => Some(Task::Pause),
+            Command::Return(Renewal::Ended | Renewal::Lost) => None,
+            Command::Read { .. } | Command::Pause { .. } => {
+                self.state.violate("a renewal reads or waits");
+                None
+            }
         };
-        execution.does = match asked {
-            Asked::Commit => Does::Commit(task),
-            Asked::Finish => Does::Finish(task),
-        };
+        let renewing = execution.renewing.take().zip(task);
+        execution.renewing = renewing.map(|(renewing, task)| Renewing { task, ..renewing });
         self.process.phase = Phase::Executing(execution);
         self
     }
@@ -294,8 +306,9 @@ impl<'a> Turn<'a> {
     }
 
     pub(crate) fn give_up_renewal(&mut self, execution: &mut Execution) {
-        let renewal = execution.renewal.take();
-        self.drop_request(renewal);
+        if let Some(Renewing { task: Task::Request(request), .. }) = execution.renewing.take() {
+            self.drop_request(Some(request));
+        }
     }
 
     /// The handler was stopped, and no commit has stored an answer.
@@ -318,13 +331,6 @@ impl<'a> Turn<'a> {
             self.state.violate("a request has no time");
         }
         Ok(Task::Request(self.request(wire)))
-    }
-}
-
-impl Execution {
-    /// Whether the machine commits or ends the execution.
-    fn asked(&self) -> Asked {
-        if matches!(self.does, Does::Commit(_)) { Asked::Commit } else { Asked::Finish }
     }
 }
 

@@ -1,5 +1,3 @@
-use super::ending::done;
-use super::lease::MAX_WRITES;
 use super::*;
 use crate::condition::Condition;
 use crate::machine::{ReadResult, WriteResult};
@@ -14,7 +12,7 @@ fn acquisition() -> Acquisition {
 }
 
 fn transaction() -> Acquisition {
-    Acquisition::new(ME, Goal::Transact { has_items: true }, rules(), now())
+    Acquisition::new(ME, Goal::Transact, rules(), now())
 }
 
 fn reply(result: WriteResult<Header>) -> Reply {
@@ -101,7 +99,7 @@ fn a_quarter_of_the_time_is_left_for_the_read_after_the_last_try() {
     let millis = Duration::from_millis;
     assert_eq!(acquisition.tries.until, now().lasting(millis(3_750)));
     let later = after(millis(4_000));
-    acquisition.step = Step::Pausing(AfterPause::ReadAgain);
+    acquisition.waiting = Waiting::Pausing(AfterPause::ReadAgain);
     let read = acquisition.woke(later);
     assert!(matches!(read, Command::Read { .. }));
     assert_eq!(acquisition.budget(), later.lasting(millis(5_000)));
@@ -113,7 +111,7 @@ fn a_write_is_tried_again_until_the_budget_is_over() {
     let write = Write { kind: Kind::Acquire, condition: Condition::absent(), record: pending(ME) };
     let retried = |now: Now| {
         let mut acquisition = acquisition();
-        acquisition.step = Step::Retrying(write.clone(), Intent::Create);
+        acquisition.waiting = Waiting::Retrying(write.clone(), Intent::Create);
         acquisition.woke(now)
     };
     assert!(matches!(retried(after(Duration::from_secs(4))), Command::Send { .. }));
@@ -154,14 +152,18 @@ fn writes_pause_from_the_third_on_and_end_after_the_eighth() {
             command = acquisition.woke(now());
         }
         assert!(matches!(command, Command::Send { .. }), "{number}: {command:?}");
-        assert!(matches!(acquisition.step, Step::Writing { .. }), "{number}");
+        assert!(matches!(acquisition.waiting, Waiting::Writing { .. }), "{number}");
     }
     assert_eq!(pauses, [3, 4, 5, 6, 7, 8]);
     let last = acquisition.write(now(), Intent::Create);
     assert!(matches!(last, Command::Pause { .. }), "{last:?}");
     // No other call was seen to write, so DynamoDB itself is failing, and the acquisition is undone.
     assert!(matches!(acquisition.woke(now()), Command::Send { .. }));
-    assert!(matches!(acquisition.step, Step::Undoing(_, Reason::Error)), "{:?}", acquisition.step);
+    assert!(
+        matches!(acquisition.waiting, Waiting::Undoing(_, Reason::Error)),
+        "{:?}",
+        acquisition.waiting
+    );
 }
 
 #[test]
@@ -184,7 +186,7 @@ fn a_resolution_in_doubt_is_not_written_on_another_version() {
         acquisition.resolution = Some((seen.version(), Resolution::Completed));
         let write =
             Write { kind: Kind::Acquire, condition: Condition::absent(), record: seen.clone() };
-        acquisition.note_doubt(&reply(outcome, is_in_doubt), &Step::Writing { write, intent });
+        acquisition.note_doubt(&reply(outcome, is_in_doubt), &Waiting::Writing { write, intent });
         acquisition.knowledge.see(Some(seen));
         let same = acquisition.may_have_resolved_another();
         acquisition.knowledge.see(Some(record(OTHER, State::Completed)));
@@ -205,7 +207,7 @@ fn nothing_is_written_once_the_deadline_is_over() {
     let mut acquisition = Acquisition::new(ME, Goal::Own, Rules { deadline, ..rules() }, now());
     let ended = acquisition.send(after(second), Intent::Create);
     assert_eq!(ended, nothing(Reason::DeadlineOver));
-    let goal = Goal::Transact { has_items: true };
+    let goal = Goal::Transact;
     let mut acquisition = Acquisition::new(ME, goal, Rules { deadline, ..rules() }, now());
     let ended = acquisition.send(after(second), Intent::Create);
     assert_eq!(ended, nothing(Reason::DeadlineOver));
@@ -215,7 +217,7 @@ fn nothing_is_written_once_the_deadline_is_over() {
 fn a_failed_first_read_is_followed_by_the_write() {
     let after_failure = |goal, now, cause, is_first| {
         let mut acquisition = Acquisition::new(ME, goal, rules(), now);
-        acquisition.step = Step::Reading { is_first };
+        acquisition.waiting = Waiting::Reading { is_first };
         let outcome = Outcome::Read(ReadResult::Failed(cause));
         let command = acquisition.replied(now, &Reply { outcome, is_in_doubt: false, time: None });
         (command, acquisition.obstacle)
@@ -288,7 +290,7 @@ fn a_failed_read_does_not_end_the_wait_for_another_owner() {
         }
         acquisition.after_failed_read(now(), cause)
     };
-    let transact = Goal::Transact { has_items: true };
+    let transact = Goal::Transact;
     let wait = InProgress::Wait { timeout: Duration::from_secs(10) };
     let (reject, outage, other) = (InProgress::Reject, Cause::Outage, Cause::Other);
     let is_pause = |command| matches!(command, Command::Pause { .. });
@@ -348,10 +350,26 @@ fn a_call_distinguishes_its_last_transaction_from_an_earlier_one_by_its_time() {
         [(completed.completed_at, CallResult::Executed), (later, CallResult::Replay)]
     {
         let mut acquisition = transaction();
-        acquisition.completed_at = last;
+        let mut transact = Transact::new();
+        transact.completed_at = last;
+        acquisition.work = Work::Transact(transact);
         acquisition.knowledge.see(Some(completed.clone()));
         assert_eq!(acquisition.decide(now()), done(expected));
         assert_eq!(acquisition.end(now(), Reason::TimedOut), done(expected));
+    }
+}
+
+#[test]
+fn a_finished_record_whose_retention_was_extended_is_not_replaced() {
+    for state in [State::Completed, State::Failed] {
+        let over = Header { expires_at: 1, ..record(OTHER, state) };
+        let mut acquisition = acquisition();
+        acquisition.knowledge.see(Some(over.clone()));
+        let replacement = sent(acquisition.decide(now()));
+        assert_eq!(replacement.kind, Kind::Replace);
+        assert!(replacement.condition.holds(Some(&over)));
+        let extended = Header { expires_at: 2, ..over };
+        assert!(!replacement.condition.holds(Some(&extended)));
     }
 }
 

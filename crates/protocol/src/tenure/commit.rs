@@ -5,7 +5,9 @@
 //! handler keeps the key. Once the handler has returned, the write that fails the attempt closes the
 //! commit off.
 
-use super::{Command, EndWrite, Finish, FinishResult, NoCommit, Order, Purpose, Stage, Step};
+use super::{
+    Command, NoCommit, Order, Over, Purpose, Stage, Tenure, TenureEnd, Waiting, not_applied,
+};
 use crate::condition::{Condition, Term};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::LeaseTerm;
@@ -14,11 +16,11 @@ use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
 use crate::write::{Kind, Write};
 
-impl Finish {
+impl Tenure {
     pub fn may_commit(&self) -> Result<(), NoCommit> {
         match self.stage {
             Stage::Open => Ok(()),
-            Stage::Over(result) => Err(NoCommit::Over(result)),
+            Stage::Over(over) => Err(NoCommit::Over(over)),
             Stage::Closed => Err(NoCommit::Closed),
         }
     }
@@ -27,13 +29,13 @@ impl Finish {
     /// [`items_ended`](Self::items_ended).
     pub fn begin_items(&mut self) -> Result<(), NoCommit> {
         self.may_commit()?;
-        self.stage = Stage::Over(FinishResult::Unknown);
+        self.stage = Stage::Over(Over::Unknown);
         Ok(())
     }
 
     /// Notes the result of the items. `None` if the handler continues.
-    pub fn items_ended(&mut self, result: Option<FinishResult>) {
-        self.stage = result.map_or(Stage::Open, Stage::Over);
+    pub fn items_ended(&mut self, over: Option<Over>) {
+        self.stage = over.map_or(Stage::Open, Stage::Over);
     }
 
     /// Commits, and tries until `until`.
@@ -93,7 +95,7 @@ impl Finish {
     /// record can only read.
     pub(super) fn close_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if !self.is_protected {
-            return self.read_commit(now, completed_at);
+            return self.look_for(now, Purpose::LookForCommit { completed_at });
         }
         self.tries = Tries::until(self.tries_until(now));
         let write = self.closing_write();
@@ -114,74 +116,69 @@ impl Finish {
     /// be applied requires the current end of the lease. In that case the end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if let Some(nothing) = self.knowledge.no_effect() {
-            return Command::Return(FinishResult::NotCommitted(nothing));
+            return not_applied(nothing);
         }
         let write = self.closing_write();
         self.retry(now, Some(write), Purpose::CloseOff { completed_at })
     }
 
-    /// Forbids further commits, because the handler has returned. If a commit has ended the operation, its
-    /// result is returned. The write `on_doubt` resolves a commit whose future was dropped.
-    pub fn close(&mut self, now: Now, on_doubt: EndWrite) -> Option<Command> {
+    /// Forbids further commits and steps, because the handler has returned. If a commit has ended the
+    /// operation, its result is returned. The write of a failure resolves a commit whose future was dropped.
+    /// `None` if the handler's result counts.
+    pub fn close(&mut self, now: Now) -> Option<Command> {
         let interrupted = self.interrupted();
-        if let Stage::Over(result) = self.stage {
-            return Some(Command::Return(result));
+        if let Stage::Over(over) = self.stage {
+            return Some(Command::Return(TenureEnd::Over(over)));
         }
         self.stage = Stage::Closed;
-        interrupted.map(|completed_at| self.resolve_commit(now, completed_at, on_doubt))
+        interrupted.map(|completed_at| self.resolve_commit(now, completed_at))
     }
 
     /// Like [`close`](Self::close), for a handler that was stopped at the end of its lease. A commit in doubt
     /// is only read, not resolved. A failed or released record would let the operation run again at once,
-    /// whatever else the handler had done.
+    /// whatever else the handler had done. `None` if no commit has ended the operation.
     pub fn expire(&mut self, now: Now) -> Option<Command> {
         let interrupted = self.interrupted();
         match self.stage {
-            Stage::Over(FinishResult::NothingWritten(_)) => return None,
-            Stage::Over(result) => return Some(Command::Return(result)),
+            Stage::Over(Over::NothingWritten(_)) => return None,
+            Stage::Over(over) => return Some(Command::Return(TenureEnd::Over(over))),
             Stage::Open | Stage::Closed => self.stage = Stage::Closed,
         }
         interrupted?;
-        self.tries.until = self.tries_until(now);
-        Some(self.read(now, None, Purpose::FindCommit))
+        Some(self.look_for(now, Purpose::FindCommit))
     }
 
     /// The time of a commit whose future was dropped before it had a result.
     fn interrupted(&mut self) -> Option<Timestamp> {
         self.retention.abandon();
-        let purpose = match std::mem::replace(&mut self.step, Step::Idle) {
+        let purpose = match std::mem::replace(&mut self.waiting, Waiting::Nothing) {
             // Nothing was sent yet, or the result is known.
-            Step::Idle | Step::Learning(_) => return None,
-            Step::Writing(write, purpose) => {
+            Waiting::Nothing | Waiting::Learning(_) => return None,
+            Waiting::Writing(write, purpose) => {
                 self.knowledge.mark_unknown(&write);
                 purpose
             }
-            Step::Reading(_, purpose) | Step::Pausing(_, purpose) => purpose,
+            Waiting::Reading(_, purpose) | Waiting::Pausing(_, purpose) => purpose,
         };
         purpose.completed_at()
     }
 
     /// Fails the attempt, so that DynamoDB rejects a commit in flight. A commit requires a PENDING record,
     /// and a record that has left PENDING never returns to it under the same owner.
-    pub(super) fn resolve_commit(
-        &mut self,
-        now: Now,
-        completed_at: Timestamp,
-        failure: EndWrite,
-    ) -> Command {
+    fn resolve_commit(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if is_broken(FaultPoint::DoubtLeftOpen) {
-            return self
-                .over(FinishResult::NothingWritten(crate::knowledge::NoCompletion::unproved()));
+            let nothing = Over::NothingWritten(crate::knowledge::NoCompletion::unproved());
+            return self.over(Purpose::ResolveCommit { completed_at }, nothing);
         }
         if !self.is_protected {
-            return self.read_commit(now, completed_at);
+            return self.look_for(now, Purpose::ResolveCommit { completed_at });
         }
-        let until = self.tries_until(now);
-        self.begin(now, Order::ResolveCommit(completed_at, failure), until)
+        let (until, write) = (self.tries_until(now), self.failure_write());
+        self.begin(now, Order::ResolveCommit(completed_at, write), until)
     }
 
-    fn read_commit(&mut self, now: Now, completed_at: Timestamp) -> Command {
+    fn look_for(&mut self, now: Now, purpose: Purpose) -> Command {
         self.tries.until = self.tries_until(now);
-        self.read(now, None, Purpose::ResolveCommit { completed_at })
+        self.read(now, None, purpose)
     }
 }

@@ -1,26 +1,48 @@
 //! An operation in one transaction: the write completes the record and contains the caller's items. And the
 //! end of each call that has sent a transaction, also a hook's commit.
 
-use super::ending::done;
-use super::{Acquisition, AfterPause, CallResult, Command, Goal, Intent, Next, Reason, Step};
-use crate::condition::Condition;
+use super::{
+    Acquisition, AfterPause, CallResult, Command, Intent, Next, Reason, Waiting, Work, done,
+};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::knowledge::Seen;
 use crate::machine::{Cause, WriteResult};
 use crate::record::{Header, State};
 use crate::rules::MIN_LIMIT;
-use crate::time::Now;
+use crate::time::{Now, Timestamp};
 use crate::write::{Kind, Write};
+
+/// The transaction of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Transact {
+    /// `false` once the items were rejected, and an answer is stored without them.
+    has_items: bool,
+    /// The time of the transaction, or of the answer that is stored instead. No two completions of a call
+    /// have the same time.
+    pub(super) completed_at: Option<Timestamp>,
+    /// `completed_at` of the transaction whose items were rejected.
+    rejected_at: Option<Timestamp>,
+    /// Epoch seconds.
+    expires_at: i64,
+}
+
+impl Transact {
+    pub(super) const fn new() -> Self {
+        Self { has_items: true, completed_at: None, rejected_at: None, expires_at: 0 }
+    }
+}
 
 impl Acquisition {
     /// Continues after [`Next::AnswerForFailedCondition`] with an answer that is stored without the items.
     /// Its `completed_at` differs from that of the transaction.
     pub fn answer_without_items(&mut self, now: Now) -> Command {
-        self.goal = Goal::Transact { has_items: false };
-        self.rejected_at = self.completed_at.take();
+        if let Work::Transact(transact) = &mut self.work {
+            transact.has_items = false;
+            transact.rejected_at = transact.completed_at.take();
+        }
         self.begin_tries(now);
-        match std::mem::replace(&mut self.step, Step::Idle) {
-            Step::Retrying(_, intent) => self.transact(now, intent),
+        match std::mem::replace(&mut self.waiting, Waiting::Nothing) {
+            Waiting::Retrying(_, intent) => self.transact(now, intent),
             _ => self.read(now),
         }
     }
@@ -31,15 +53,16 @@ impl Acquisition {
     }
 
     pub(super) fn transact(&mut self, now: Now, intent: Intent) -> Command {
-        let Goal::Transact { has_items } = self.goal else { return self.read(now) };
         let Some(stamp) = now.stamp() else { return self.read(now) };
+        let Work::Transact(transact) = &mut self.work else { return self.read(now) };
         self.retention.stamped(stamp);
-        let unique = self.rejected_at.map_or(stamp.at, |at| stamp.at.max(at.shifted(1)));
-        let completed_at = *self.completed_at.get_or_insert(unique);
+        let unique = transact.rejected_at.map_or(stamp.at, |at| stamp.at.max(at.shifted(1)));
+        let completed_at = *transact.completed_at.get_or_insert(unique);
         // The retention begins with this write, however long the call has waited.
         let retained = stamp.at.plus(self.rules.retention).seconds_up();
-        self.expires_at = self.expires_at.max(retained);
-        let record = self.header(stamp, State::Completed, Some(completed_at), self.expires_at);
+        transact.expires_at = transact.expires_at.max(retained);
+        let (has_items, expires_at) = (transact.has_items, transact.expires_at);
+        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
         let condition = self.unchanged();
         let (kind, condition) = if has_items {
             (Kind::Transact, condition.unless(FaultPoint::TransactUnfenced))
@@ -61,7 +84,7 @@ impl Acquisition {
             WriteResult::Rejected(Some(_)) => self.decide(now),
             WriteResult::Rejected(None) => self.read(now),
             WriteResult::ItemsRejected(()) => {
-                self.step = Step::Retrying(write, intent);
+                self.waiting = Waiting::Retrying(write, intent);
                 Command::Return(Next::AnswerForFailedCondition)
             }
             WriteResult::Invalid(_) | WriteResult::NotApplied(Cause::Other)
@@ -82,7 +105,7 @@ impl Acquisition {
         let Some(bound) = self.tries.pause(now) else {
             return self.end(now, Reason::Error);
         };
-        self.step = Step::Retrying(write, intent);
+        self.waiting = Waiting::Retrying(write, intent);
         Command::Pause { bound, max: bound }
     }
 
@@ -109,14 +132,14 @@ impl Acquisition {
         let Some(bound) = self.tries.pause_before(now, self.budget) else {
             return done(CallResult::Unknown);
         };
-        self.step = Step::Pausing(AfterPause::Supersede);
+        self.waiting = Waiting::Pausing(AfterPause::Supersede);
         Command::Pause { bound, max: bound }
     }
 
     pub(super) fn supersede(&mut self, now: Now) -> Command {
         let Some(write) = self.superseding_write(now) else { return done(CallResult::Unknown) };
         self.knowledge.send(&write);
-        self.step = Step::Superseding(write.clone());
+        self.waiting = Waiting::Superseding(write.clone());
         Command::Send { write, limit: self.limit(now).max(MIN_LIMIT) }
     }
 
@@ -146,13 +169,11 @@ impl Acquisition {
         let seen = match self.knowledge.seen() {
             // A COMPLETED record is only replaced once its retention is over, so nothing of it is kept.
             Seen::Record(seen) if seen.state != State::Completed => seen,
-            seen => {
-                let record = seen.record().map(Header::version);
-                let condition =
-                    record.map_or_else(Condition::absent, |seen| Condition::unchanged(&seen));
+            Seen::Nothing | Seen::Absent | Seen::Record(_) => {
                 let stamp = now.stamp()?;
                 self.retention.stamped(stamp);
                 let record = Header { owner: unowned, attempt: 0, ..self.released(stamp) };
+                let condition = self.unchanged();
                 return Some(Write { kind: Kind::SupersedeByRelease, condition, record });
             }
         };
@@ -167,7 +188,6 @@ impl Acquisition {
                 Header { owner: unowned, ..seen.clone() }
             }
         };
-        let condition = Condition::unchanged(&seen.version());
-        Some(Write { kind: Kind::Supersede, condition, record })
+        Some(Write { kind: Kind::Supersede, condition: self.unchanged(), record })
     }
 }

@@ -1,6 +1,6 @@
 //! The write of a step's result.
 
-use super::{EndWrite, Finish};
+use super::{EndWrite, Tenure};
 use crate::condition::Term;
 use crate::fault_point::FaultPoint;
 use crate::machine::{Command, Outcome, ReadResult, Reply, WriteResult};
@@ -36,13 +36,13 @@ pub enum StepResult {
 
 impl StepWrite {
     /// Begins to write, and tries until `until`.
-    pub fn start(tenure: &mut Finish, now: Now, until: Deadline) -> (Self, Command<StepResult>) {
+    pub fn start(tenure: &mut Tenure, now: Now, until: Deadline) -> (Self, Command<StepResult>) {
         let this = Self { tries: Tries::until(until), is_reading: false };
         let command = this.send(tenure, now);
         (this, command)
     }
 
-    pub fn woke(&mut self, tenure: &mut Finish, now: Now) -> Command<StepResult> {
+    pub fn woke(&mut self, tenure: &mut Tenure, now: Now) -> Command<StepResult> {
         self.send(tenure, now)
     }
 
@@ -50,7 +50,7 @@ impl StepWrite {
     /// this step with this value, so that an earlier try was applied.
     pub fn replied(
         &mut self,
-        tenure: &mut Finish,
+        tenure: &mut Tenure,
         now: Now,
         reply: &Reply,
         has_step: bool,
@@ -86,7 +86,7 @@ impl StepWrite {
 
     fn after_record(
         &mut self,
-        tenure: &mut Finish,
+        tenure: &mut Tenure,
         now: Now,
         record: &Header,
         has_step: bool,
@@ -104,14 +104,14 @@ impl StepWrite {
         if is_new { self.send(tenure, now) } else { self.pause(now) }
     }
 
-    fn lost(tenure: &mut Finish) -> Command<StepResult> {
+    fn lost(tenure: &mut Tenure) -> Command<StepResult> {
         tenure.is_lost = true;
         Command::Return(StepResult::Lost)
     }
 
     /// The first step of a record creates the map of steps. Once the step is stored, a delayed copy of the
     /// request changes nothing: the member already has this value, and a new map is rejected.
-    fn send(&self, tenure: &mut Finish, now: Now) -> Command<StepResult> {
+    fn send(&self, tenure: &mut Tenure, now: Now) -> Command<StepResult> {
         tenure.steps.were_sent = true;
         let held = tenure.held().unless(FaultPoint::StepUnfenced);
         let condition = if tenure.steps.have_map { held } else { held.and(Term::NoSteps) };
@@ -132,16 +132,16 @@ impl StepWrite {
     }
 }
 
-impl Finish {
-    /// The write of a failed execution. `is_kept` says whether the policy keeps failures. A record that may have
-    /// steps is always kept.
-    pub const fn failure(&self, is_kept: bool) -> EndWrite {
+impl Tenure {
+    /// The write of a failed execution. A record that may have steps is always kept.
+    pub(super) const fn failure_write(&self) -> EndWrite {
         let may_have_steps = self.steps.have_map || self.steps.were_sent;
-        if is_kept || may_have_steps { EndWrite::Keep } else { EndWrite::Release }
+        let is_kept = self.rules.failure.is_kept() || may_have_steps;
+        if is_kept { EndWrite::Keep } else { EndWrite::Release }
     }
 
     /// The write of an execution that has executed nothing. One that has sent a step has executed something.
-    pub const fn undo(&self) -> EndWrite {
+    pub(super) const fn undo_write(&self) -> EndWrite {
         if self.steps.were_sent { EndWrite::Keep } else { EndWrite::Undo }
     }
 }

@@ -1,0 +1,207 @@
+//! The lease of an execution, and its renewal.
+
+use std::time::Duration;
+
+use super::{Tenure, Waiting};
+use crate::condition::{Condition, Term};
+use crate::fault_point::{FaultPoint, is_broken};
+use crate::lease::{LeaseTerm, Window};
+use crate::machine::{Command, Outcome, Reply, WriteResult};
+use crate::record::State;
+use crate::time::{Deadline, Now, Stamp, StoreTime, Timestamp};
+use crate::write::{Kind, Write};
+
+/// The renewals of a lease, while the handler runs and its answer is stored. They go on beside the other
+/// requests of the tenure.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Renewals {
+    /// The length of a renewed lease.
+    length: Duration,
+    /// The request in flight.
+    write: Option<Write>,
+}
+
+/// How a renewal ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Renewal {
+    /// The next one begins after this time.
+    Next(Duration),
+    /// It was the last one: the operation has ended, or a write that may end it is in flight.
+    Ended,
+    /// Another owner has the record, or it was deleted. The handler is stopped.
+    Lost,
+}
+
+/// The result of a write that renews the lease.
+enum Renewed {
+    Right,
+    /// Applied with a wrong end, because a clock has jumped.
+    Wrong(Timestamp),
+    Failed,
+    Ended,
+    Lost,
+}
+
+impl Renewals {
+    /// Also returns when the first renewal begins. `None` if the lease is not renewed.
+    pub fn new(tenure: &Tenure, now: Now) -> Option<(Self, Duration)> {
+        tenure.window?;
+        let length = tenure.rules.lease.renewed(tenure.rules.deadline)?;
+        let this = Self { length, write: None };
+        let first = this.pause(tenure, now);
+        Some((this, first))
+    }
+
+    /// Begins a renewal.
+    pub fn begin(&mut self, tenure: &Tenure, now: Now) -> Command<Renewal> {
+        self.send(tenure.renewal(now))
+    }
+
+    /// Continues with the result of the request.
+    pub fn replied(&mut self, tenure: &mut Tenure, now: Now, reply: &Reply) -> Command<Renewal> {
+        let Some(write) = self.write.take() else {
+            debug_assert!(false, "a defect of this crate: a reply to a renewal that was not sent");
+            return Command::Return(Renewal::Next(self.length / 24));
+        };
+        Command::Return(match tenure.renewed(now, &write, reply) {
+            Renewed::Right => Renewal::Next(self.pause(tenure, now)),
+            Renewed::Wrong(wrong) if write.kind == Kind::Renew => {
+                return self.send(tenure.restamp(now, wrong));
+            }
+            Renewed::Failed | Renewed::Wrong(_) => Renewal::Next(self.length / 24),
+            Renewed::Ended => Renewal::Ended,
+            Renewed::Lost => Renewal::Lost,
+        })
+    }
+
+    /// A third of the lease, or half of what is left if that is sooner.
+    fn pause(&self, tenure: &Tenure, now: Now) -> Duration {
+        let left = tenure.runs_until().map_or(Duration::ZERO, |end| now.left(end));
+        (self.length / 3).min(left / 2)
+    }
+
+    /// Each request takes at most a sixth of the lease, so that time is left for another one.
+    fn send(&mut self, write: Option<Write>) -> Command<Renewal> {
+        let Some(write) = write else { return Command::Return(Renewal::Ended) };
+        self.write = Some(write.clone());
+        Command::Send { write, limit: self.length / 6 }
+    }
+}
+
+impl Tenure {
+    pub const fn attempt(&self) -> u32 {
+        self.attempts.number
+    }
+
+    pub const fn window(&self) -> Option<Window> {
+        self.window
+    }
+
+    /// Whether a renewal, a step or a commit has found that another owner has the record, or that it was
+    /// deleted.
+    pub const fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// When the handler is stopped: it is not polled from then on. `None` if it is stopped now, because the
+    /// lease is lost.
+    pub fn runs_until(&self) -> Option<Deadline> {
+        let end = self.window.map(|window| window.end);
+        end.filter(|_| !self.is_lost)
+    }
+
+    /// Adjusts the window to the store time of a response.
+    pub(super) fn heard(&mut self, time: Option<StoreTime>) {
+        if let (Some(window), Some(time)) = (&mut self.window, time) {
+            *window = window.heard(time);
+        }
+    }
+
+    /// Ends the renewals, because the handler was stopped.
+    pub fn stop(&mut self) {
+        self.window = None;
+    }
+
+    /// The end of the lease, or the epoch if there is none.
+    pub(super) fn lease_expires_at(&self) -> Timestamp {
+        self.window.map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
+    }
+
+    /// The write that renews the lease. `None` if there is no lease, or if store time is unknown.
+    pub(super) fn renewal(&self, now: Now) -> Option<Write> {
+        self.window?;
+        let stamp = now.stamp()?;
+        let term =
+            self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.corrected);
+        let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
+        let may_shorten = is_broken(FaultPoint::RenewalMayShorten);
+        let condition = if may_shorten { self.held() } else { self.held().and(is_shorter) };
+        let condition = condition.unless(FaultPoint::RenewUnfenced);
+        Some(self.lease_write(Kind::Renew, stamp, term, condition))
+    }
+
+    /// The write that corrects a wrong end of the lease. The owner relies on the lease in `window`, so the
+    /// new end is never before the end of that lease.
+    pub(super) fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
+        let (held, stamp) = (self.window?, now.stamp()?);
+        if !self.corrected.contains(&wrong) {
+            self.corrected.push(wrong);
+        }
+        let term = self.rules.renewal_term(stamp, self.rules.renewed_length());
+        let term = term.not_before(held.lease_expires_at).unlike(&self.corrected);
+        let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
+        let stamped = if is_broken(FaultPoint::RestampMayShorten) { self.held() } else { stamped };
+        Some(self.lease_write(Kind::StampAgain, stamp, term, stamped))
+    }
+
+    fn lease_write(
+        &self,
+        kind: Kind,
+        stamp: Stamp,
+        term: LeaseTerm,
+        condition: Condition,
+    ) -> Write {
+        let state = State::Pending { lease_expires_at: term.lease_expires_at };
+        let record = self.header(stamp, state, None, term.expires_at);
+        Write { kind, condition, record }
+    }
+
+    /// Uses a renewed lease if store time proves that its end is right.
+    fn renewed(&mut self, now: Now, write: &Write, reply: &Reply) -> Renewed {
+        self.heard(reply.time);
+        let lease_expires_at = match &reply.outcome {
+            Outcome::Write(WriteResult::Applied) => write.record.state.lease_expires_at(),
+            Outcome::Write(WriteResult::Rejected(Some(record)))
+                if record.owner != *self.knowledge.me() =>
+            {
+                None
+            }
+            // An earlier try has set a later end, or this execution has completed.
+            Outcome::Write(WriteResult::Rejected(Some(record))) => {
+                match record.state.lease_expires_at() {
+                    Some(end) => Some(end),
+                    None => return Renewed::Ended,
+                }
+            }
+            Outcome::Write(WriteResult::Rejected(None)) => None,
+            Outcome::Read(_) | Outcome::Write(_) => return Renewed::Failed,
+        };
+        let Some(lease_expires_at) = lease_expires_at else {
+            // A write that finishes or releases the record may be in flight. Its result decides.
+            if self.waiting != Waiting::Nothing || self.is_over() {
+                return Renewed::Ended;
+            }
+            self.is_lost = true;
+            return Renewed::Lost;
+        };
+        self.recorded_lease = lease_expires_at;
+        match self.rules.window(now, None, lease_expires_at, reply.time) {
+            None => Renewed::Wrong(lease_expires_at),
+            Some(window) => {
+                self.window = self.window.map(|_| window);
+                Renewed::Right
+            }
+        }
+    }
+}
