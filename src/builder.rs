@@ -8,14 +8,14 @@ use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use aws_smithy_async::time::SharedTimeSource;
 
 use crate::answer::codec::{AnswerCodec, Coding};
+use crate::call::cache::Cache;
+use crate::call::core::Core;
+use crate::call::kill_switch::{self, DISABLED_ENV};
 use crate::clock::{Clock, StoreTime};
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::ClockShift;
 use crate::idempotency::Idempotency;
 use crate::policy::Policy;
-use crate::run::cache::Cache;
-use crate::run::core::Core;
-use crate::run::kill_switch::{self, DISABLED_ENV};
 use crate::signals::{Log, LogKey};
 use crate::store::schema::TableSchema;
 use crate::store::{Table, observable};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use aws_sdk_dynamodb::Client;
 
 use crate::builder::Builder;
+use crate::call::core::Core;
 use crate::error::Error;
-use crate::run::core::Core;
 
 /// A table of idempotency records, with the policy that its operations inherit.
 ///

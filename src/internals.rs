@@ -17,16 +17,16 @@ use crate::fingerprint::canonical_json::canonical;
 use crate::http::{answer, key_header};
 use crate::idempotency::Idempotency;
 use crate::policy::{Compression, LargeAnswers, Policy};
-use crate::protocol::{Condition, Form, Header, Write};
+use crate::protocol::{Condition, Form, RecordMeta, Write};
 use crate::store::key::{KeyForm, RecordKey};
 use crate::store::record::{self, Item, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 use crate::store::{Expression, WriteResult};
 
-/// The default header of the idempotency key.
+/// The default meta of the idempotency key.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Reads the key in the header.
+/// Reads the key in the meta.
 ///
 /// # Errors
 /// If the key is malformed.
@@ -47,15 +47,15 @@ pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
 pub fn record_reads_back(item: Item) -> Result<bool, Error> {
     let schema = TableSchema::default();
     let record = Record::decode(&schema, item)?;
-    let version = record.header.version();
-    let State::Pending { .. } = record.header.state else { return Ok(true) };
-    let header = record.header(&Fingerprint::empty());
-    let mut again = record::item(&schema, (&key()?, &record.fingerprint), &header, None);
+    let version = record.meta.version();
+    let State::Pending { .. } = record.meta.state else { return Ok(true) };
+    let meta = record.meta(&Fingerprint::empty());
+    let mut again = record::item(&schema, (&key()?, &record.fingerprint), &meta, None);
     if let Some(steps) = &record.steps {
         again.insert("steps".to_owned(), record::encode_steps(steps));
     }
     let again = Record::decode(&schema, again)?;
-    Ok((again.header.version(), again.steps) == (version, record.steps))
+    Ok((again.meta.version(), again.steps) == (version, record.steps))
 }
 
 /// Returns whether a readable stored answer that is decoded and encoded again is the same, in the same
@@ -141,6 +141,6 @@ fn is_applied<I: Into<Error>>(result: WriteResult<I>) -> Result<bool, Error> {
 ///
 /// # Errors
 /// If the item is not a record.
-pub fn header(item: Item) -> Result<Header, Error> {
-    Ok(Record::decode(&TableSchema::default(), item)?.header(&Fingerprint::empty()))
+pub fn meta(item: Item) -> Result<RecordMeta, Error> {
+    Ok(Record::decode(&TableSchema::default(), item)?.meta(&Fingerprint::empty()))
 }

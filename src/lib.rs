@@ -115,6 +115,7 @@
 pub mod __macros;
 mod answer;
 mod builder;
+mod call;
 mod clock;
 mod error;
 #[cfg(feature = "event")]
@@ -158,7 +159,6 @@ mod ops;
 pub mod policy;
 #[cfg(feature = "rows")]
 pub mod rows;
-mod run;
 pub mod signals;
 mod store;
 #[cfg(feature = "testing")]
@@ -170,6 +170,12 @@ use dynamodb_idempotency_protocol as protocol;
 
 pub use crate::answer::codec::{AnswerCodec, CodecError};
 pub use crate::builder::Builder;
+pub use crate::call::at_most_once::{EarlierSend, LookUp};
+pub use crate::call::execution::Execution;
+pub use crate::call::hook::{Abandoned, Reconciled};
+pub use crate::call::kill_switch::DISABLED_ENV;
+pub use crate::call::snapshot::SnapshotHooks;
+pub use crate::call::transaction::Transaction;
 pub use crate::error::{
     ConditionFailed, Error, ErrorKind, MAX_TRANSACTION_ITEMS, MismatchedRecord, RunError,
 };
@@ -185,12 +191,6 @@ pub use crate::operation::{Call, KeyedOperation, Operation, Outcome, Unset};
 pub use crate::ops::admin;
 pub use crate::ops::preflight::finding::{Finding, Severity};
 pub use crate::policy::Policy;
-pub use crate::run::at_most_once::{EarlierSend, LookUp};
-pub use crate::run::execution::Execution;
-pub use crate::run::hook::{Abandoned, Reconciled};
-pub use crate::run::kill_switch::DISABLED_ENV;
-pub use crate::run::snapshot::SnapshotHooks;
-pub use crate::run::transaction::Transaction;
 pub use crate::store::key::Scope;
 pub use crate::store::key::derived::{DerivedKey, derive_key};
 pub use crate::store::schema::TableSchema;

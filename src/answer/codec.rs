@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 
-use crate::run::user_code;
+use crate::call::user_code;
 use crate::store::key::RecordKey;
 
 /// The reason why an [`AnswerCodec`] could not encode or decode.

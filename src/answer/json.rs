@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::call::user_code;
 use crate::json::to_text;
-use crate::run::user_code;
 
 /// Returns the JSON of an answer, a failure or a step's result, or why it cannot be stored.
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {

@@ -53,11 +53,11 @@ pub use self::service::{Event, run_concurrent};
 pub use crate::json_event::JsonEvent;
 
 use self::service::KeyOf;
+use crate::call::execution::Execution;
 use crate::error::{Details, Error, ErrorKind, RunError};
 use crate::idempotency::Idempotency;
 use crate::json::JsonKey;
 use crate::operation::CallConfig;
-use crate::run::execution::Execution;
 use crate::store::key::Scope;
 
 impl Idempotency {

@@ -11,13 +11,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
+use crate::call::execution::Execution;
 use crate::error::{Error, ErrorKind, RunError, json_fault};
 use crate::fingerprint::Fingerprint;
 use crate::invocation::{MAX_RESPONSE_BYTES, check_concurrency};
 use crate::json_event::JsonEvent;
 use crate::operation::{CallConfig, KeyedOperation};
 use crate::policy::Policy;
-use crate::run::execution::Execution;
 
 /// An idempotent handler of events.
 ///

@@ -2,7 +2,7 @@
 
 use lambda_runtime::{BoxFuture, Error, SnapStartResource};
 
-use crate::run::snapshot::SnapshotHooks;
+use crate::call::snapshot::SnapshotHooks;
 
 /// Pass them to `Runtime::register_snapstart_resource`. First register resources that the AWS client
 /// needs, such as your own credentials.

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body, HttpAnswer, OnStore};
-use crate::run::user_code::{self, Panic};
+use crate::call::user_code::{self, Panic};
 
 /// The header that marks a replay, like Stripe's `Idempotent-Replayed`.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

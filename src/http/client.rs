@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::Http;
+use crate::call::context::CallContext;
 use crate::clock::Clock;
-use crate::run::call::CallContext;
 
 /// Whether a request's client is still there.
 pub(crate) struct Client {

@@ -6,9 +6,9 @@ use http::Response;
 
 use super::answer;
 use crate::answer::{Answer, Body, HttpAnswer};
+use crate::call::commit::Commit;
+use crate::call::execution::Execution;
 use crate::error::Error;
-use crate::run::execution::Execution;
-use crate::run::transaction::Commit;
 
 impl Execution {
     /// Commits items like [`commit`](Self::commit), with an HTTP response as the answer.

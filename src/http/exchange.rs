@@ -15,18 +15,18 @@ use super::statuses::is_rejection;
 use super::{AnsweredBy, HookAnswer, Http, ReconcileHook, StoredUntil};
 use crate::answer::reason::http as reason;
 use crate::answer::{Answer, Body};
-use crate::error::{Details, Error, ErrorKind};
-use crate::policy::Takeover;
-use crate::run::call::{CallContext, End};
-use crate::run::caller::{acquire, acquire_with_hook};
-use crate::run::errors::{answer_unavailable, failed, too_late};
-use crate::run::execution::Execution;
-use crate::run::hook::Abandoned;
-use crate::run::runner::{self, Conclusion, Encoding, RunOutcome};
-use crate::run::transaction::{
+use crate::call::acquiring::{acquire, acquire_with_hook};
+use crate::call::context::{CallContext, End};
+use crate::call::errors::{answer_unavailable, failed, too_late};
+use crate::call::execution::Execution;
+use crate::call::handler::{self, Conclusion, Encoding, RunOutcome};
+use crate::call::hook::Abandoned;
+use crate::call::transaction::{
     Transaction, TransactionEncoding, not_serializable, run_transaction,
 };
-use crate::run::user_code::{self, Panic};
+use crate::call::user_code::{self, Panic};
+use crate::error::{Details, Error, ErrorKind};
+use crate::policy::Takeover;
 
 /// The body of a handler's response.
 pub(crate) enum HandlerBody<B> {
@@ -160,7 +160,7 @@ where
                 Ok(reading.await)
             }
         };
-        let outcome = runner::run(&Responses(config), execution, handler).await;
+        let outcome = handler::run(&Responses(config), execution, handler).await;
         match render_outcome(config, outcome, |response| HandlerBody::sent(config, response)) {
             Ok(response) => Ok(response),
             Err(NoResponse::TooLate) => Ok(explain(config, &too_late())),

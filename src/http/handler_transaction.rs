@@ -17,7 +17,7 @@ use super::exchange::{HandlerBody, cannot_be_sent, pass_transaction};
 use super::layer::read_body;
 use crate::answer;
 use crate::answer::reason::http as reason;
-use crate::run::transaction::{OnConditionFailed, Transaction};
+use crate::call::transaction::{OnConditionFailed, Transaction};
 
 /// The body of any handler's response.
 pub(super) type Whole = UnsyncBoxBody<Bytes, BoxError>;

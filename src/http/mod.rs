@@ -96,6 +96,8 @@ pub(crate) use self::fingerprint::fingerprint_of;
 use self::problem::Renderer;
 use self::statuses::{StoreIf, stores_interim};
 use crate::answer::OnStore;
+use crate::call::acquiring::hook_without_answers;
+use crate::call::hook::{Abandoned, Reconciled};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -103,8 +105,6 @@ use crate::idempotency::Idempotency;
 use crate::json::JsonKey;
 use crate::operation::CallConfig;
 use crate::policy::{Completed, Policy};
-use crate::run::caller::hook_without_answers;
-use crate::run::hook::{Abandoned, Reconciled};
 use crate::store::key::Scope;
 
 /// Lambda's limit for a whole event, in bytes, which no body in an event reaches.

@@ -14,6 +14,8 @@ use super::fingerprint::default_fingerprint;
 use super::problem::{self, Problem, ProblemKind};
 use super::{FindSignedKey, FoundKey, Http, KeyRule, Tenancy, Tenant, key_header};
 use crate::answer::AnswerRules;
+use crate::call::context::CallContext;
+use crate::call::execution::Execution;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -21,8 +23,6 @@ use crate::json::{JsonKey, NoKey};
 use crate::lambda_event;
 use crate::ops::preflight::learn_time;
 use crate::protocol::COMPLETION_MARGIN;
-use crate::run::call::CallContext;
-use crate::run::execution::Execution;
 use crate::store::key::{RecordKey, Scope};
 
 /// The key of a request.

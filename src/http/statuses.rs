@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::Http;
 use crate::answer::reason::http as reason;
-use crate::run::user_code;
+use crate::call::user_code;
 
 /// The user's function that decides which responses are stored.
 pub(super) type StoreIf = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;

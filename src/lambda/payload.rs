@@ -6,10 +6,10 @@ use lambda_http::http::Extensions;
 use lambda_http::request::RequestContext;
 use lambda_http::{Body, Response};
 
+use crate::call::errors::answer_unavailable;
 use crate::http::exchange::{cannot_be_sent, explain};
 use crate::http::{AnsweredBy, Http};
 use crate::invocation::MAX_RESPONSE_BYTES;
-use crate::run::errors::answer_unavailable;
 
 /// "The maximum size of the response JSON that the Lambda function can send is 1 MB" (Elastic Load
 /// Balancing, Lambda functions as targets).

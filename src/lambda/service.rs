@@ -13,6 +13,8 @@ use tower_service::Service;
 
 use super::payload::Limit;
 use crate::answer::{self, BodyKind};
+use crate::call::transaction::Transaction;
+use crate::call::user_code;
 use crate::http::Http;
 use crate::http::answer_body::{self, BoxError, ResponseBody};
 use crate::http::exchange::{
@@ -20,8 +22,6 @@ use crate::http::exchange::{
 };
 use crate::http::layer::read_response;
 use crate::http::request::whole_call;
-use crate::run::transaction::Transaction;
-use crate::run::user_code;
 
 impl Http {
     /// Wraps a `lambda_http` handler, such as a [`service_fn`] or an axum `Router`.

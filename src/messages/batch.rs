@@ -17,10 +17,10 @@ use super::response::{BatchResponse, ItemIdentifier, report};
 use super::run_message::{Times, perform, prepare};
 use super::schedule::{Constraints, Schedule, Verdict};
 use super::source::Incoming;
+use crate::call::execution::Execution;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::json_event::JsonEvent;
-use crate::run::execution::Execution;
 
 impl<R: Send + 'static> Consumer<R> {
     /// Creates the service that runs `handler` once for each message, for `lambda_runtime::run`.

@@ -13,13 +13,13 @@ use super::response::ItemIdentifier;
 use super::settings::{FailureAction, MissingKey};
 use super::source::Parsed;
 use crate::answer::AnswerRules;
+use crate::call::context::CallContext;
+use crate::call::execution::Execution;
+use crate::call::user_code;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
 use crate::operation::KeyedOperation;
-use crate::run::call::CallContext;
-use crate::run::execution::Execution;
-use crate::run::user_code;
 
 /// A message and its fingerprint, which is missing if the message runs without a record.
 pub(super) type Prepared<R> = Result<(Message<R>, Option<Fingerprint>), Rejected>;

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 
 use crate::answer::{Answer, reason, to_json};
+use crate::call::errors::answer_unavailable;
 use crate::error::{Error, ErrorKind, json_fault};
-use crate::run::errors::answer_unavailable;
 
 /// Returns the stored form of a value. If the value cannot be serialized, repeats get an error.
 pub(super) fn encode<T: Serialize>(value: &T, report: impl FnOnce(&str)) -> Answer {

@@ -14,19 +14,19 @@ use super::config::CallConfig;
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
 use crate::answer::{Answer, AnswerRules};
+use crate::call::acquiring::{acquire, acquire_with_hook};
+use crate::call::context::{CallContext, End, Replay};
+use crate::call::core::Core;
+use crate::call::errors::failed;
+use crate::call::execution::Execution;
+use crate::call::execution::Storage;
+use crate::call::handler::{Conclusion, Encoding, RunOutcome, run};
+use crate::call::hook::{Abandoned, Reconciled};
 use crate::clock::{Deadline, Timestamp};
 use crate::error::{Error, RunError};
 use crate::fingerprint::{self, Fingerprint};
 use crate::idempotency::Idempotency;
 use crate::policy::Failure;
-use crate::run::call::{CallContext, End, Replay};
-use crate::run::caller::{acquire, acquire_with_hook};
-use crate::run::completion::Storage;
-use crate::run::core::Core;
-use crate::run::errors::failed;
-use crate::run::execution::Execution;
-use crate::run::hook::{Abandoned, Reconciled};
-use crate::run::runner::{Conclusion, Encoding, RunOutcome, run};
 
 /// A call of an operation, before it runs. [`KeyedOperation::payload`](crate::KeyedOperation::payload) and
 /// [`no_payload`](crate::KeyedOperation::no_payload) create it.

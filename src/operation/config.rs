@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::call::core::Core;
 use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::policy::Policy;
-use crate::run::core::Core;
 use crate::store::key::Scope;
 
 /// The table, scope and policy of an operation, of HTTP requests, of events or of messages.

@@ -12,8 +12,8 @@ use super::call::{Call, Json, outcome_of};
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, Unset};
 use crate::answer::Answer;
+use crate::call::transaction::{Transaction, TransactionEncoding, json, run_transaction};
 use crate::error::{Error, RunError};
-use crate::run::transaction::{Transaction, TransactionEncoding, json, run_transaction};
 
 impl<Errors> Call<Unset, Errors> {
     /// Runs the whole operation as one DynamoDB transaction.

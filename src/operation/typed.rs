@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::answer::to_json;
-use crate::run::hook::{Abandoned, HookResult, Reconciled};
+use crate::call::hook::{Abandoned, HookResult, Reconciled};
 
 /// The type parameter of a [`Call`](crate::Call) that has no hook, or keeps no errors.
 ///

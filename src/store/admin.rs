@@ -15,7 +15,7 @@ use super::{Consistency, Reply, Table, WriteResult};
 use crate::clock::Stamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::StoredFingerprint;
-use crate::protocol::{Condition, Header, State, Status, Term, Version, released_until};
+use crate::protocol::{Condition, RecordMeta, State, Status, Term, Version, released_until};
 use crate::store::attribute;
 use crate::store::key::RecordKey;
 use crate::store::record::{self, Item, OwnerId};
@@ -196,7 +196,7 @@ impl Table {
             Ok(stamp) => stamp.at,
             Err(error) => return Reply::new(WriteResult::NotApplied(error), None),
         };
-        let header = Header {
+        let meta = RecordMeta {
             owner,
             state: State::Pending { lease_expires_at: now },
             attempt,
@@ -207,7 +207,7 @@ impl Table {
             steps: None,
             is_same_request: false,
         };
-        let item = record::item(&self.schema, (key, &StoredFingerprint::BLOCKER), &header, None);
+        let item = record::item(&self.schema, (key, &StoredFingerprint::BLOCKER), &meta, None);
         let condition = match replaced {
             None => Condition::absent(),
             Some((version, expires_at)) => {

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
-use crate::protocol::{Condition, Header, Term};
+use crate::protocol::{Condition, RecordMeta, Term};
 use crate::store::attribute;
 use crate::store::record::{self, Item};
 use crate::store::schema::TableSchema;
@@ -146,7 +146,7 @@ impl<'a> Change<'a> {
     }
 
     /// Sets the record's attributes. Others stay, such as those of a later version.
-    pub(super) fn record(&mut self, record: &Header, response: Option<AttributeValue>) {
+    pub(super) fn record(&mut self, record: &RecordMeta, response: Option<AttributeValue>) {
         for (attribute, value) in record::state_values(record, response) {
             self.set_or_remove(attribute, value);
         }
@@ -154,14 +154,14 @@ impl<'a> Change<'a> {
     }
 
     /// Sets the attributes that no update changes later. Needed if the record may be absent.
-    pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &Header) {
+    pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &RecordMeta) {
         for (attribute, value) in record::beginning_values(fingerprint, record) {
             self.set(attribute, value);
         }
     }
 
     /// Changes the version of the record, but nothing else.
-    pub(super) fn touch(&mut self, record: &Header) {
+    pub(super) fn touch(&mut self, record: &RecordMeta) {
         self.set(attribute::OWNER, AttributeValue::S(record.owner.to_string()));
         if let Some(end) = record.state.lease_expires_at() {
             self.set(attribute::LEASE_EXPIRES_AT, record::number(end.millis()));
@@ -169,7 +169,7 @@ impl<'a> Change<'a> {
     }
 
     /// Sets the end of the lease, if there is one, and `expires_at`.
-    pub(super) fn lease(&mut self, record: &Header) {
+    pub(super) fn lease(&mut self, record: &RecordMeta) {
         let lease = record.state.lease_expires_at().map(|at| record::number(at.millis()));
         self.set_or_remove(attribute::LEASE_EXPIRES_AT, lease);
         self.set_expiry(record.expires_at);

@@ -74,7 +74,7 @@ impl Table {
             (record::part_expires_at(&self.schema, item)?, None)
         } else {
             let record = Record::decode(&self.schema, item)?;
-            (record.header.expires_at, Some(record.header.version()))
+            (record.meta.expires_at, Some(record.meta.version()))
         };
         let retention_ends = Timestamp::from_millis(expires_at.saturating_mul(1000));
         let lease_ends = version.as_ref().and_then(|seen| seen.lease_expires_at);

@@ -15,7 +15,7 @@ use crate::ops::admin::StoredRecord;
 use crate::store::attribute;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::{
-    self, Header, Item, Record, State, StoredStep, completed_header, encode_steps, random_owner,
+    self, Item, Record, RecordMeta, State, StoredStep, completed_meta, encode_steps, random_owner,
 };
 use crate::store::{Consistency, Table};
 
@@ -335,8 +335,8 @@ impl<'a> SandboxRecord<'a> {
         let (key, now, schema) = (self.record_key()?, self.now(), &self.table().schema);
         let found = self.item().await?.map(|item| Record::decode(schema, item)).transpose()?;
         let (attempt, created_at, kept, steps) = match found {
-            Some(Record { header, fingerprint, steps, .. }) => {
-                (header.attempt, header.created_at, Some(fingerprint), steps)
+            Some(Record { meta, fingerprint, steps, .. }) => {
+                (meta.attempt, meta.created_at, Some(fingerprint), steps)
             }
             None => (1, now, None, None),
         };
@@ -353,9 +353,9 @@ impl<'a> SandboxRecord<'a> {
         let lease_expires_at = state.lease_expires_at();
         let completed_at = lease_expires_at.is_none().then_some(now);
         let expires_at = lease_expires_at.unwrap_or(now).plus(RETENTION).seconds_up();
-        let header = completed_header(random_owner()?, attempt, created_at, expires_at);
-        let header = Header { state, completed_at, ..header };
-        let mut item = record::item(schema, (&key, &fingerprint), &header, response);
+        let meta = completed_meta(random_owner()?, attempt, created_at, expires_at);
+        let meta = RecordMeta { state, completed_at, ..meta };
+        let mut item = record::item(schema, (&key, &fingerprint), &meta, response);
         if state != State::Completed && !steps.is_empty() {
             item.insert(attribute::STEPS.to_owned(), encode_steps(&steps));
         }

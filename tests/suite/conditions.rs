@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynamodb_idempotency::internals;
 use dynamodb_idempotency_protocol::time::Timestamp;
-use dynamodb_idempotency_protocol::{Condition, Header, OwnerId, State, Term};
+use dynamodb_idempotency_protocol::{Condition, OwnerId, RecordMeta, State, Term};
 
 use crate::support::Store;
 use crate::support::raw::{self, Item, n, s};
@@ -19,7 +19,7 @@ fn at(millis: i64) -> Timestamp {
 }
 
 /// Records that differ in each attribute that a condition compares.
-fn records() -> Vec<Header> {
+fn records() -> Vec<RecordMeta> {
     let mut states = vec![State::Completed, State::Failed, State::Released];
     states.extend(LEASES.map(|lease| State::Pending { lease_expires_at: at(lease) }));
     let mut records = Vec::new();
@@ -27,7 +27,7 @@ fn records() -> Vec<Header> {
         for state in states.iter().copied() {
             for steps in STEPS {
                 let number = records.len();
-                records.push(Header {
+                records.push(RecordMeta {
                     owner,
                     state,
                     attempt: ATTEMPTS[number % 2],
@@ -70,7 +70,7 @@ fn conditions() -> Vec<Condition> {
 }
 
 /// The record as `docs/protocol.md` describes it, without what no condition compares.
-fn item(pk: &str, record: &Header) -> Item {
+fn item(pk: &str, record: &RecordMeta) -> Item {
     let mut item = raw::key(pk);
     let mut set = |name: &str, value| drop(item.insert(name.to_owned(), value));
     set("status", s(record.state.status().as_str()));

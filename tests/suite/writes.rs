@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynamodb_idempotency::internals;
 use dynamodb_idempotency_protocol::time::Timestamp;
-use dynamodb_idempotency_protocol::{Condition, Form, Header, Kind, OwnerId, State, Write};
+use dynamodb_idempotency_protocol::{Condition, Form, Kind, OwnerId, RecordMeta, State, Write};
 
 use crate::support::Store;
 use crate::support::raw::{self, Item, n, s};
@@ -26,14 +26,14 @@ fn pending() -> Vec<State> {
 }
 
 /// Records in these states that differ in every field.
-fn records(owner: OwnerId, states: &[State], steps: &[Option<usize>]) -> Vec<Header> {
+fn records(owner: OwnerId, states: &[State], steps: &[Option<usize>]) -> Vec<RecordMeta> {
     let mut records = Vec::new();
     for state in states {
         for steps in steps {
             for (number, is_same_request) in [(0, true), (1, true), (2, false)] {
                 let is_finished = matches!(state, State::Completed | State::Failed);
                 let seen = i64::from(number) + 7 * i64::from(steps.is_some());
-                records.push(Header {
+                records.push(RecordMeta {
                     owner,
                     state: *state,
                     attempt: number + 1,
@@ -55,8 +55,8 @@ const NO_STEPS: &[Option<usize>] = &[None];
 const ANY_STEPS: &[Option<usize>] = &[None, Some(0), Some(2)];
 
 /// The records that a write of this kind can meet, and the records that it can write.
-fn cases(kind: Kind) -> (Vec<Option<Header>>, Vec<Header>) {
-    let some = |records: Vec<Header>| records.into_iter().map(Some).collect::<Vec<_>>();
+fn cases(kind: Kind) -> (Vec<Option<RecordMeta>>, Vec<RecordMeta>) {
+    let some = |records: Vec<RecordMeta>| records.into_iter().map(Some).collect::<Vec<_>>();
     let held = || some(records(ME, &pending(), ANY_STEPS));
     let others = |states: &[State]| some(records(OTHER, states, ANY_STEPS));
     let unowned = || others(&[State::Completed, State::Failed, State::Released]);
@@ -64,7 +64,7 @@ fn cases(kind: Kind) -> (Vec<Option<Header>>, Vec<Header>) {
     let own = |states: &[State]| {
         let written = records(ME, states, NO_STEPS).into_iter();
         // A call writes for its own request.
-        written.map(|record| Header { is_same_request: true, ..record }).collect::<Vec<_>>()
+        written.map(|record| RecordMeta { is_same_request: true, ..record }).collect::<Vec<_>>()
     };
     match kind {
         Kind::Acquire => (vec![None], own(&pending())),
@@ -100,17 +100,17 @@ fn cases(kind: Kind) -> (Vec<Option<Header>>, Vec<Header>) {
 }
 
 /// What a write of this kind writes to a record, if that depends on the record.
-fn derived(kind: Kind, before: &Header) -> Option<Header> {
-    let later = Header { expires_at: before.expires_at + 1, ..before.clone() };
+fn derived(kind: Kind, before: &RecordMeta) -> Option<RecordMeta> {
+    let later = RecordMeta { expires_at: before.expires_at + 1, ..before.clone() };
     match (kind, before.state) {
         (Kind::Extend, _) => Some(later),
         (Kind::Step, _) => Some(before.clone()),
         (Kind::Supersede, State::Pending { lease_expires_at }) => {
             let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
-            Some(Header { state, ..before.clone() })
+            Some(RecordMeta { state, ..before.clone() })
         }
         (Kind::Supersede, State::Failed | State::Released) => {
-            Some(Header { owner: ME.alternate(), ..before.clone() })
+            Some(RecordMeta { owner: ME.alternate(), ..before.clone() })
         }
         _ => None,
     }
@@ -118,7 +118,7 @@ fn derived(kind: Kind, before: &Header) -> Option<Header> {
 
 /// The whole item of a record. Two of its attributes are unknown to the machines: the response, and one of a
 /// later version.
-fn item(pk: &str, record: &Header, response: Option<AttributeValue>, extra: bool) -> Item {
+fn item(pk: &str, record: &RecordMeta, response: Option<AttributeValue>, extra: bool) -> Item {
     let mut item = raw::pending(pk);
     if !record.is_same_request {
         item.insert("fingerprint".to_owned(), AttributeValue::B(Blob::new([1; 33])));
@@ -152,7 +152,7 @@ fn item(pk: &str, record: &Header, response: Option<AttributeValue>, extra: bool
     item
 }
 
-fn response(of: &Header, text: &str) -> Option<AttributeValue> {
+fn response(of: &RecordMeta, text: &str) -> Option<AttributeValue> {
     let is_finished = matches!(of.state, State::Completed | State::Failed);
     is_finished.then(|| raw::answer("json", text))
 }
@@ -230,7 +230,7 @@ async fn a_write_leaves_the_record_that_the_machines_expect() {
             let left = store.item(&pk).await.unwrap();
             let names: BTreeSet<_> = left.keys().collect();
             assert_eq!(left, item(&pk, &expected, response, extra), "{write:?} on {before:?}");
-            assert_eq!(internals::header(left.clone()).unwrap(), expected, "{names:?}: {write:?}");
+            assert_eq!(internals::meta(left.clone()).unwrap(), expected, "{names:?}: {write:?}");
             applied += 1;
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::owner::OwnerId;
-use crate::record::{Header, State, Status, Version};
+use crate::record::{RecordMeta, State, Status, Version};
 use crate::time::Timestamp;
 
 /// Alternatives, of which at least one must hold with all of its terms. Clones share the alternatives,
@@ -124,7 +124,7 @@ impl Condition {
     }
 
     /// Evaluates the condition as DynamoDB does.
-    pub fn holds(&self, record: Option<&Header>) -> bool {
+    pub fn holds(&self, record: Option<&RecordMeta>) -> bool {
         self.alternatives().any(|terms| all_hold(terms, record))
     }
 
@@ -140,7 +140,7 @@ impl Condition {
 
     /// Whether a write of `sender` with this condition can still be applied, now that DynamoDB has returned
     /// `record`.
-    pub(crate) fn prospect(&self, sender: &OwnerId, record: Option<&Header>) -> Prospect {
+    pub(crate) fn prospect(&self, sender: &OwnerId, record: Option<&RecordMeta>) -> Prospect {
         let is_holder = record.is_some_and(|record| record.is_pending_of(sender));
         let prospects = self.alternatives().map(|terms| {
             if terms.is_empty() {
@@ -165,7 +165,7 @@ impl Condition {
     }
 }
 
-fn all_hold(terms: &[Term], record: Option<&Header>) -> bool {
+fn all_hold(terms: &[Term], record: Option<&RecordMeta>) -> bool {
     terms.iter().all(|term| term.holds(record))
 }
 
@@ -174,7 +174,7 @@ fn requires_holder(terms: &[Term], owner: &OwnerId) -> bool {
 }
 
 impl Term {
-    fn holds(&self, record: Option<&Header>) -> bool {
+    fn holds(&self, record: Option<&RecordMeta>) -> bool {
         let Some(record) = record else { return matches!(self, Self::Absent | Self::NoSteps) };
         let lease = record.state.lease_expires_at();
         match self {
@@ -204,7 +204,7 @@ impl Term {
     ///   that was sent before the record was written can still arrive.
     /// - The other terms: no. They occur only next to an `Owner` term, and no version repeats. (Renewals and
     ///   the writes of parts are not judged here.)
-    fn may_hold_later(&self, record: Option<&Header>) -> bool {
+    fn may_hold_later(&self, record: Option<&RecordMeta>) -> bool {
         match self {
             Self::Status(Status::Released) => {
                 record.is_none_or(|record| record.state != State::Completed)
@@ -231,12 +231,12 @@ mod tests {
     const ME: OwnerId = OwnerId(1);
     const OTHER: OwnerId = OwnerId(2);
 
-    fn record(owner: OwnerId, state: State, attempt: u32) -> Header {
+    fn record(owner: OwnerId, state: State, attempt: u32) -> RecordMeta {
         let attempts = Attempts { number: attempt, ..Attempts::FIRST };
-        attempts.header(&owner, Timestamp::from_millis(0), state, None, 0)
+        attempts.meta(&owner, Timestamp::from_millis(0), state, None, 0)
     }
 
-    fn pending(owner: OwnerId, lease_expires_at: i64) -> Header {
+    fn pending(owner: OwnerId, lease_expires_at: i64) -> RecordMeta {
         let lease_expires_at = Timestamp::from_millis(lease_expires_at);
         record(owner, State::Pending { lease_expires_at }, 1)
     }
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_version_that_was_replaced_never_returns() {
         let condition = Condition::unchanged(&pending(OTHER, 5_000).version());
-        let prospect = |record: Option<&Header>| condition.prospect(&ME, record);
+        let prospect = |record: Option<&RecordMeta>| condition.prospect(&ME, record);
         assert_eq!(condition.prospect_unseen(&ME), Prospect::Possible);
         assert_eq!(prospect(Some(&pending(OTHER, 5_000))), Prospect::Possible);
         assert_eq!(prospect(Some(&pending(OTHER, 6_000))), Prospect::Impossible);
@@ -269,8 +269,8 @@ mod tests {
     #[test]
     fn a_write_of_an_owner_waits_for_its_acquisition() {
         let condition = Condition::held_by(ME).and(Term::NoSteps);
-        let stepped = Header { steps: Some(1), ..pending(ME, 5_000) };
-        let prospect = |record: Option<&Header>| condition.prospect(&ME, record);
+        let stepped = RecordMeta { steps: Some(1), ..pending(ME, 5_000) };
+        let prospect = |record: Option<&RecordMeta>| condition.prospect(&ME, record);
         assert_eq!(condition.prospect_unseen(&ME), Prospect::AfterAcquisition);
         assert_eq!(prospect(Some(&pending(OTHER, 5_000))), Prospect::AfterAcquisition);
         assert_eq!(prospect(Some(&pending(ME, 5_000))), Prospect::Possible);
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_completion_is_possible_until_another_is_seen() {
         let condition = Condition::completable_by(ME, 1);
-        let prospect = |record: &Header| condition.prospect(&ME, Some(record));
+        let prospect = |record: &RecordMeta| condition.prospect(&ME, Some(record));
         assert_eq!(prospect(&pending(OTHER, 5_000)), Prospect::Possible);
         assert_eq!(prospect(&record(OTHER, State::Failed, 2)), Prospect::Possible);
         assert_ne!(prospect(&record(OTHER, State::Completed, 2)), Prospect::Possible);

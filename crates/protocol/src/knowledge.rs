@@ -5,7 +5,7 @@ use crate::condition::{Condition, Prospect};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
-use crate::record::{Header, State};
+use crate::record::{RecordMeta, State};
 use crate::write::{Form, Kind, Write};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,11 +25,11 @@ pub struct Knowledge {
 pub enum Seen {
     Nothing,
     Absent,
-    Record(Header),
+    Record(RecordMeta),
 }
 
 impl Seen {
-    pub const fn record(&self) -> Option<&Header> {
+    pub const fn record(&self) -> Option<&RecordMeta> {
         match self {
             Self::Record(record) => Some(record),
             Self::Nothing | Self::Absent => None,
@@ -68,7 +68,7 @@ impl Knowledge {
     }
 
     /// The record that was seen last, if this call owns it.
-    pub fn own(&self) -> Option<&Header> {
+    pub fn own(&self) -> Option<&RecordMeta> {
         self.seen.record().filter(|record| record.owner == self.me)
     }
 
@@ -76,7 +76,7 @@ impl Knowledge {
     /// call's own record. After a put (`was_put`) it can also be a RELEASED record under an id that no call
     /// has: the call puts it when its transaction on an absent record, or an acquisition that it undoes, is
     /// in doubt.
-    pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&Header> {
+    pub(crate) fn shown_by(&self, reply: &Reply, was_put: bool) -> Option<&RecordMeta> {
         match &reply.outcome {
             Outcome::Write(WriteResult::Applied) if was_put => self.seen.record(),
             Outcome::Write(WriteResult::Applied) => self.own(),
@@ -106,7 +106,7 @@ impl Knowledge {
         }
     }
 
-    fn learn_result(&mut self, result: &WriteResult<Header>, is_in_doubt: bool, write: &Write) {
+    fn learn_result(&mut self, result: &WriteResult<RecordMeta>, is_in_doubt: bool, write: &Write) {
         let is_unknown = is_in_doubt || matches!(result, WriteResult::Unknown(_));
         if is_unknown && !is_broken(FaultPoint::ForgetDoubt) {
             self.mark_unknown(write);
@@ -143,7 +143,7 @@ impl Knowledge {
     }
 
     /// Learns that DynamoDB returned this record.
-    pub fn see(&mut self, record: Option<Header>) {
+    pub fn see(&mut self, record: Option<RecordMeta>) {
         if record.is_none() && is_broken(FaultPoint::TrustAbsence) {
             self.doubtful.clear();
         }
@@ -254,7 +254,7 @@ impl Knowledge {
 /// A COMPLETED record changes only when it is removed: it expires, or an operator deletes or releases it. The
 /// record of another request then has another `created_at`, and a release by hand changes the owner. So these
 /// records prove it:
-fn disproves(record: &Header, write: &Write, me: &OwnerId) -> bool {
+fn disproves(record: &RecordMeta, write: &Write, me: &OwnerId) -> bool {
     if record.owner == *me {
         // The call's own write has left it, and it is not the completion.
         return record.state != State::Completed;

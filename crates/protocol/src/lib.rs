@@ -43,7 +43,7 @@ pub use self::knowledge::{Knowledge, NoCompletion};
 pub use self::lease::{LeaseTerm, Window};
 pub use self::machine::{Cause, Command, Machine, Outcome, ReadResult, Reply, WriteResult};
 pub use self::owner::OwnerId;
-pub use self::record::{Attempts, Header, State, Status, Version};
+pub use self::record::{Attempts, RecordMeta, State, Status, Version};
 pub use self::retention::released_until;
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules};
 pub use self::tenure::{

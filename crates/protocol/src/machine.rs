@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::record::Header;
+use crate::record::RecordMeta;
 use crate::time::{Now, StoreTime};
 use crate::write::Write;
 
@@ -73,8 +73,8 @@ pub struct Reply {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    Read(ReadResult<Header>),
-    Write(WriteResult<Header>),
+    Read(ReadResult<RecordMeta>),
+    Write(WriteResult<RecordMeta>),
 }
 
 /// The result of a read. `R` is the record, and `E` the error.
@@ -125,7 +125,7 @@ impl Outcome {
     }
 
     /// The record that a consistent read or a rejected write returned.
-    pub const fn record(&self) -> Option<&Header> {
+    pub const fn record(&self) -> Option<&RecordMeta> {
         match self {
             Self::Read(ReadResult::Found(record)) | Self::Write(WriteResult::Rejected(record)) => {
                 record.as_ref()

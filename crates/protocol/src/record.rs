@@ -5,7 +5,7 @@ use crate::time::{Stamp, Timestamp};
 
 /// A record without its answer and the results of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Header {
+pub struct RecordMeta {
     pub owner: OwnerId,
     pub state: State,
     pub attempt: u32,
@@ -98,21 +98,21 @@ pub struct Attempts {
 impl Attempts {
     pub(crate) const FIRST: Self = Self { number: 1, released: 0, created_at: None };
 
-    pub(crate) fn of(record: &Header) -> Self {
+    pub(crate) fn of(record: &RecordMeta) -> Self {
         let (number, released) = (record.attempt, record.released_attempts);
         Self { number, released, created_at: Some(record.created_at) }
     }
 
     /// The record, without steps, that `owner` writes at `now`.
-    pub(crate) fn header(
+    pub(crate) fn meta(
         self,
         owner: &OwnerId,
         now: Timestamp,
         state: State,
         completed_at: Option<Timestamp>,
         expires_at: i64,
-    ) -> Header {
-        Header {
+    ) -> RecordMeta {
+        RecordMeta {
             owner: *owner,
             state,
             attempt: self.number,
@@ -129,11 +129,11 @@ impl Attempts {
 
 /// The `created_at` of a new record: later than that of the record that it may replace, so that the two are
 /// distinguishable.
-pub(crate) fn created_at(stamp: Stamp, seen: Option<&Header>) -> Timestamp {
+pub(crate) fn created_at(stamp: Stamp, seen: Option<&RecordMeta>) -> Timestamp {
     seen.map_or(stamp.at, |seen| stamp.at.max(seen.created_at.shifted(1)))
 }
 
-impl Header {
+impl RecordMeta {
     pub fn version(&self) -> Version {
         Version {
             owner: self.owner,
@@ -160,16 +160,16 @@ impl Header {
 /// The record that an undo restores. It has the state of `taken_over` and the counters of `undone`. An
 /// abandoned record gets an owner id that no call has, so DynamoDB rejects delayed writes of the call
 /// that undoes its acquisition. If there is no state to restore (`None`), the record is released.
-pub(crate) fn restored(taken_over: Option<&Header>, undone: &Header) -> Option<Header> {
+pub(crate) fn restored(taken_over: Option<&RecordMeta>, undone: &RecordMeta) -> Option<RecordMeta> {
     let taken_over = taken_over?;
     match taken_over.state {
-        State::Pending { .. } => Some(Header {
+        State::Pending { .. } => Some(RecordMeta {
             owner: undone.owner.alternate(),
             state: taken_over.state,
             completed_at: None,
             ..undone.clone()
         }),
-        State::Failed => Some(Header { state: State::Failed, ..undone.clone() }),
+        State::Failed => Some(RecordMeta { state: State::Failed, ..undone.clone() }),
         // No call takes over these.
         State::Completed | State::Released => {
             debug_assert!(false, "a {:?} record was taken over", taken_over.state);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn an_undo_restores_a_kept_failure() {
         let attempts = Attempts { number: 2, ..Attempts::FIRST };
-        let of = |state| attempts.header(&OwnerId(1), Timestamp::from_millis(0), state, None, 0);
+        let of = |state| attempts.meta(&OwnerId(1), Timestamp::from_millis(0), state, None, 0);
         let restored_failure = restored(Some(&of(State::Failed)), &of(State::Released));
         assert_eq!(restored_failure.map(|record| record.state), Some(State::Failed));
         assert!(restored(None, &of(State::Released)).is_none());
@@ -196,8 +196,8 @@ mod tests {
         let lease_expires_at = Timestamp::from_millis(5);
         let (start, ended) = (Timestamp::from_millis(0), Some(Timestamp::from_millis(7)));
         let attempts = Attempts { number: 2, ..Attempts::FIRST };
-        let undone = attempts.header(&OwnerId(1), start, State::Released, ended, 0);
-        let abandoned = Header { state: State::Pending { lease_expires_at }, ..undone.clone() };
+        let undone = attempts.meta(&OwnerId(1), start, State::Released, ended, 0);
+        let abandoned = RecordMeta { state: State::Pending { lease_expires_at }, ..undone.clone() };
         let restored = restored(Some(&abandoned), &undone).unwrap();
         assert_eq!(restored.state, abandoned.state);
         assert_eq!(restored.completed_at, None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::condition::Condition;
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::machine::{Command, Outcome, Reply};
-use crate::record::{Header, State};
+use crate::record::{RecordMeta, State};
 use crate::rules::Rules;
 use crate::time::{Stamp, StoreTime, Timestamp, Uptime};
 use crate::write::{Kind, Write};
@@ -48,7 +48,7 @@ impl<T: Copy> Retention<T> {
     pub(crate) fn verify(
         &mut self,
         rules: &Rules,
-        shown: Option<&Header>,
+        shown: Option<&RecordMeta>,
         time: Option<StoreTime>,
         limit: Duration,
         command: Command<T>,
@@ -97,7 +97,7 @@ impl<T: Copy> Retention<T> {
 /// meanwhile, it would hide the error.
 fn extension(
     rules: &Rules,
-    shown: &Header,
+    shown: &RecordMeta,
     stamped_at: Uptime,
     time: Option<StoreTime>,
 ) -> Option<Write> {
@@ -113,7 +113,7 @@ fn extension(
         return None;
     }
     let expires_at = time.latest().plus(kept_for).seconds_up();
-    let record = Header { expires_at, ..shown.clone() };
+    let record = RecordMeta { expires_at, ..shown.clone() };
     let condition = Condition::unchanged(&shown.version());
     Some(Write { kind: Kind::Extend, condition, record })
 }
@@ -138,7 +138,7 @@ mod tests {
         let received = after(Duration::from_secs(10)).local;
         let date = Timestamp::from_millis(2_000_000);
         let time = Some(StoreTime { date, sent: received, received });
-        let shown = Header { expires_at, ..record(ME, State::Completed) };
+        let shown = RecordMeta { expires_at, ..record(ME, State::Completed) };
         let mut retention = Retention::new(Uptime(0));
         let made = Uptime(stamped_at);
         retention.stamped(Stamp { made, ..now().stamp().unwrap() });
@@ -147,7 +147,7 @@ mod tests {
         (retention, command)
     }
 
-    fn reply(result: WriteResult<Header>) -> Reply {
+    fn reply(result: WriteResult<RecordMeta>) -> Reply {
         Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
     }
 

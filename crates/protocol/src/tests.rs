@@ -8,7 +8,7 @@ use crate::knowledge::Knowledge;
 use crate::machine::{Cause, Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
 use crate::policy::{Failure, InProgress, Lease, Outage, Takeover};
-use crate::record::{Attempts, Header, State, Status};
+use crate::record::{Attempts, RecordMeta, State, Status};
 use crate::rules::Rules;
 use crate::tenure::Tenure;
 use crate::time::{Known, Learned, Local, Now, StoreTime, Timestamp, Uptime};
@@ -45,15 +45,15 @@ pub(crate) fn rules() -> Rules {
     }
 }
 
-pub(crate) fn record(owner: OwnerId, state: State) -> Header {
-    Attempts::FIRST.header(&owner, START.wall, state, Some(START.wall), 100_000)
+pub(crate) fn record(owner: OwnerId, state: State) -> RecordMeta {
+    Attempts::FIRST.meta(&owner, START.wall, state, Some(START.wall), 100_000)
 }
 
-pub(crate) fn pending(owner: OwnerId) -> Header {
+pub(crate) fn pending(owner: OwnerId) -> RecordMeta {
     record(owner, State::Pending { lease_expires_at: START.wall.plus(Duration::from_secs(30)) })
 }
 
-fn write(kind: Kind, condition: Condition, record: Header) -> Write {
+fn write(kind: Kind, condition: Condition, record: RecordMeta) -> Write {
     Write { kind, condition, record }
 }
 
@@ -65,11 +65,11 @@ fn transact() -> Write {
     write(Kind::Transact, Condition::absent(), record(ME, State::Completed))
 }
 
-fn reply(result: WriteResult<Header>, is_in_doubt: bool) -> Reply {
+fn reply(result: WriteResult<RecordMeta>, is_in_doubt: bool) -> Reply {
     Reply { outcome: Outcome::Write(result), is_in_doubt, time: None }
 }
 
-fn after_reply(write: &Write, result: WriteResult<Header>, is_in_doubt: bool) -> Knowledge {
+fn after_reply(write: &Write, result: WriteResult<RecordMeta>, is_in_doubt: bool) -> Knowledge {
     let mut knowledge = Knowledge::new(ME);
     knowledge.send(write);
     knowledge.learn(&reply(result, is_in_doubt), Some(write));
@@ -117,7 +117,7 @@ fn a_transaction_in_doubt_is_not_ruled_out_by_the_version_that_it_requires() {
     let commit = write(Kind::ResolveByCommit, condition.clone(), record(ME, State::Completed));
     let mut knowledge = after_reply(&commit, WriteResult::Unknown(Cause::Outage), false);
     knowledge.see(Some(required));
-    knowledge.see(Some(Header { owner: OwnerId(9), ..record(OTHER, State::Released) }));
+    knowledge.see(Some(RecordMeta { owner: OwnerId(9), ..record(OTHER, State::Released) }));
     assert!(knowledge.is_settled() && knowledge.no_transaction().is_none());
     knowledge.rule_out(&condition);
     assert!(knowledge.no_transaction().is_some());
@@ -139,13 +139,13 @@ fn a_reply_shows_a_record_of_this_call_or_one_that_it_has_put() {
 
 #[test]
 fn only_final_results_are_not_tried_again() {
-    let outcome = |result: WriteResult<Header>| Outcome::Write(result);
+    let outcome = |result: WriteResult<RecordMeta>| Outcome::Write(result);
     assert!(outcome(WriteResult::Unknown(Cause::Outage)).is_unknown());
     assert!(!outcome(WriteResult::Applied).is_unknown());
     assert!(!Outcome::Read(ReadResult::Found(None)).is_unknown());
-    assert!(WriteResult::<Header>::Invalid(Cause::Other).is_final());
-    assert!(WriteResult::<Header>::NotApplied(Cause::Other).is_final());
-    assert!(!WriteResult::<Header>::NotApplied(Cause::Outage).is_final());
+    assert!(WriteResult::<RecordMeta>::Invalid(Cause::Other).is_final());
+    assert!(WriteResult::<RecordMeta>::NotApplied(Cause::Other).is_final());
+    assert!(!WriteResult::<RecordMeta>::NotApplied(Cause::Outage).is_final());
     let found = Outcome::Read(ReadResult::Found(Some(pending(OTHER))));
     assert_eq!(found.record(), Some(&pending(OTHER)));
     assert!(Outcome::Read(ReadResult::Stale(Some(pending(OTHER)))).record().is_none());
@@ -159,7 +159,7 @@ fn a_comparison_does_not_include_its_limit() {
         assert_eq!(holds(Term::LeaseExpiresBefore(lease)), expected);
         assert_eq!(holds(Term::ExpiresBefore(100_000 + shift)), expected);
     }
-    let stepped = Header { steps: Some(1), ..pending(OTHER) };
+    let stepped = RecordMeta { steps: Some(1), ..pending(OTHER) };
     assert_eq!(
         [1, 2].map(|steps| Condition::all(&[Term::Steps(steps)]).holds(Some(&stepped))),
         [true, false]
@@ -234,7 +234,8 @@ fn the_parts_of_an_answer_outlive_the_tries_of_its_completion_and_a_renewal() {
 #[test]
 fn an_update_keeps_what_it_does_not_set() {
     let created_at = Timestamp::from_millis(7);
-    let before = Header { steps: Some(2), created_at, is_same_request: false, ..pending(OTHER) };
+    let before =
+        RecordMeta { steps: Some(2), created_at, is_same_request: false, ..pending(OTHER) };
     let of = |kind, record| write(kind, Condition::held_by(OTHER), record);
     let after = of(Kind::Keep, record(ME, State::Failed)).applied_to(Some(&before));
     assert_eq!(
@@ -243,11 +244,11 @@ fn an_update_keeps_what_it_does_not_set() {
     );
     assert_eq!((after.owner, after.state), (ME, State::Failed));
     let later = State::Pending { lease_expires_at: START.wall.plus(Duration::from_secs(60)) };
-    let renewed = of(Kind::Renew, Header { expires_at: 200_000, ..record(ME, later) });
-    let expected = Header { state: later, expires_at: 200_000, ..before.clone() };
+    let renewed = of(Kind::Renew, RecordMeta { expires_at: 200_000, ..record(ME, later) });
+    let expected = RecordMeta { state: later, expires_at: 200_000, ..before.clone() };
     assert_eq!(renewed.applied_to(Some(&before)), expected);
-    let touched = of(Kind::CloseOff, Header { expires_at: 200_000, ..record(ME, later) });
-    let expected = Header { owner: ME, state: later, ..before.clone() };
+    let touched = of(Kind::CloseOff, RecordMeta { expires_at: 200_000, ..record(ME, later) });
+    let expected = RecordMeta { owner: ME, state: later, ..before.clone() };
     assert_eq!(touched.applied_to(Some(&before)), expected);
 }
 

@@ -1,14 +1,14 @@
 //! A conditional write of a record as a plain value.
 
 use crate::condition::Condition;
-use crate::record::Header;
+use crate::record::RecordMeta;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     pub kind: Kind,
     pub condition: Condition,
     /// The values. The form of `kind` says which are written.
-    pub record: Header,
+    pub record: RecordMeta,
 }
 
 /// What a write is for. The table *States* of `docs/protocol.md` has a row for each kind.
@@ -154,23 +154,23 @@ impl Write {
     }
 
     /// The record after the write was applied to `record`.
-    pub fn applied_to(&self, record: Option<&Header>) -> Header {
+    pub fn applied_to(&self, record: Option<&RecordMeta>) -> RecordMeta {
         match (self.form(), record) {
             (Form::Put | Form::Transaction, _) | (_, None) => self.record.clone(),
-            (form @ (Form::Update | Form::UpdateWithoutSteps), Some(before)) => Header {
+            (form @ (Form::Update | Form::UpdateWithoutSteps), Some(before)) => RecordMeta {
                 steps: before.steps.filter(|_| form == Form::Update),
                 created_at: before.created_at,
                 is_same_request: before.is_same_request,
                 ..self.record.clone()
             },
             (Form::Touch, Some(before)) => {
-                Header { owner: self.record.owner, state: self.record.state, ..before.clone() }
+                RecordMeta { owner: self.record.owner, state: self.record.state, ..before.clone() }
             }
             // If the record has no step of this name.
             (Form::Step, Some(before)) => {
-                Header { steps: Some(before.steps.unwrap_or(0) + 1), ..before.clone() }
+                RecordMeta { steps: Some(before.steps.unwrap_or(0) + 1), ..before.clone() }
             }
-            (Form::Stamp, Some(before)) => Header {
+            (Form::Stamp, Some(before)) => RecordMeta {
                 state: self.record.state,
                 expires_at: self.record.expires_at,
                 ..before.clone()

@@ -63,9 +63,9 @@ use http::request::Parts;
 use http_body_util::BodyExt;
 
 use super::problem::{self, Problem, ProblemKind};
+use crate::call::execution::Execution;
+use crate::call::transaction::not_serializable;
 use crate::error::{Error, RunError};
-use crate::run::execution::Execution;
-use crate::run::transaction::not_serializable;
 
 /// Extracts the running execution. A request without one gets [`ProblemKind::Misconfigured`].
 impl<S: Sync> FromRequestParts<S> for Execution {

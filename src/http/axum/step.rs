@@ -11,11 +11,11 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::answer::HttpAnswer;
+use crate::call::execution::Execution;
+use crate::call::user_code;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::http::answer;
 use crate::http::exchange::read_of_handler;
-use crate::run::execution::Execution;
-use crate::run::user_code;
 
 impl Execution {
     /// Runs a [`step`](Self::step) whose result is any axum response.

@@ -7,8 +7,8 @@ use super::super::Http;
 use super::super::handler_transaction::HandlerTransaction;
 use super::super::layer::{Effect, IdempotencyLayer};
 use super::super::problem::{Problem, ProblemKind};
+use crate::call::transaction::Transaction;
 use crate::error::Error;
-use crate::run::transaction::Transaction;
 
 impl Http {
     /// Creates a layer for handlers whose whole effect is one DynamoDB transaction.

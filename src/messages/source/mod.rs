@@ -15,10 +15,10 @@ use super::error::{BatchError, Rejected};
 use super::key::{Attributes, MessageKey};
 use super::response::{ItemIdentifier, Reporting};
 use super::settings::Order;
+use crate::call::user_code;
 use crate::error::json_fault;
 use crate::fingerprint::Fingerprint;
 use crate::json;
-use crate::run::user_code;
 
 /// A service that sends messages to Lambda; `R` is the type of `aws_lambda_events` for one message.
 pub(super) struct Source<R> {

@@ -56,9 +56,9 @@ impl Content {
         match self {
             Self::Newer => "newer",
             Self::Unreadable => "unreadable",
-            Self::Record(record) if record.header.state == State::Released => "RELEASED",
+            Self::Record(record) if record.meta.state == State::Released => "RELEASED",
             Self::Record(record) if record.fingerprint.is_blocker() => "BLOCKER",
-            Self::Record(record) => record.header.state.status().as_str(),
+            Self::Record(record) => record.meta.state.status().as_str(),
         }
     }
 }
@@ -190,18 +190,18 @@ impl SourceItem {
         let (Content::Record(source), Content::Record(target)) = (&self.content, target) else {
             return kept;
         };
-        let counts_as_absent = target.header.is_past_retention(now) && !is_running(&target, now);
+        let counts_as_absent = target.meta.is_past_retention(now) && !is_running(&target, now);
         if !counts_as_absent && !is_further(source, &target, now) {
             return kept;
         }
-        let expires_at = Term::ExpiresAt(target.header.expires_at);
-        Decision::Replace(Condition::unchanged(&target.header.version()).and(expires_at))
+        let expires_at = Term::ExpiresAt(target.meta.expires_at);
+        Decision::Replace(Condition::unchanged(&target.meta.version()).and(expires_at))
     }
 }
 
 /// Whether the record has a live lease.
 fn is_running(record: &Record, now: Timestamp) -> bool {
-    match record.header.state {
+    match record.meta.state {
         State::Pending { lease_expires_at } => now <= lease_expires_at,
         State::Completed | State::Failed | State::Released => false,
     }
@@ -221,7 +221,7 @@ fn number(item: &Item, name: &str) -> Option<i64> {
 /// run, replaces neither a blocker nor the record of an owner that is running, nor one that was released
 /// by hand.
 fn is_further(source: &Record, target: &Record, now: Timestamp) -> bool {
-    let (from, to) = (&source.header, &target.header);
+    let (from, to) = (&source.meta, &target.meta);
     // The attempt of a FAILED record is only released by hand, which writes an id that no call has.
     let is_released_by_hand = to.state == State::Released
         && (from.attempt, from.created_at) == (to.attempt, to.created_at)

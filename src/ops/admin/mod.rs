@@ -44,11 +44,11 @@ use std::time::Duration;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::TableDescription;
 
+use crate::call::core::Core;
 use crate::error::Error;
 use crate::idempotency::Idempotency;
 use crate::ops::preflight::check_scopes;
 use crate::ops::preflight::finding::Finding;
-use crate::run::core::Core;
 use crate::store::create::{expected_keys, keys_of};
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::schema::TableSchema;

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::answer::StoredAnswer;
 use super::json;
 use crate::answer::Stored;
+use crate::call::at_most_once::sent_by;
+use crate::call::core::Core;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
-use crate::run::at_most_once::sent_by;
-use crate::run::core::Core;
 use crate::signals::hashed_key;
 use crate::store::key::RecordKey;
 use crate::store::record::{Item, Record, State, Version};
@@ -150,10 +150,10 @@ impl StoredRecord {
         seen_at: Timestamp,
     ) -> Result<Self, Error> {
         let most = core.policy.max_answer_bytes;
-        let Record { header, fingerprint, answer, steps } =
+        let Record { meta, fingerprint, answer, steps } =
             Record::decode(&core.table.schema, item.clone())?;
         let coder = core.coding.of(&record_key);
-        let finished_at = header.completed_at.map(Timestamp::to_system);
+        let finished_at = meta.completed_at.map(Timestamp::to_system);
         let answer = answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
         let result = |(name, step): (String, _)| {
             let result = StoredAnswer::of_step(&name, &step, coder);
@@ -162,7 +162,7 @@ impl StoredRecord {
         Ok(Self {
             scope: record_key.scope().to_owned(),
             key: record_key.key().to_owned(),
-            state: match header.state {
+            state: match meta.state {
                 State::Pending { .. } | State::Completed | State::Failed
                     if fingerprint.is_blocker() =>
                 {
@@ -178,15 +178,15 @@ impl StoredRecord {
                 State::Failed => StoredState::Failed { failed_at: finished_at, answer },
                 State::Released => StoredState::Released,
             },
-            attempt: header.attempt,
-            owner: header.owner.to_string(),
+            attempt: meta.attempt,
+            owner: meta.owner.to_string(),
             fingerprint: fingerprint.encode().to_vec(),
-            created_at: header.created_at.to_system(),
-            expires_at: Timestamp::from_seconds(header.expires_at).to_system(),
+            created_at: meta.created_at.to_system(),
+            expires_at: Timestamp::from_seconds(meta.expires_at).to_system(),
             steps: steps.map(|steps| steps.into_iter().map(result).collect()),
             seen_at: seen_at.to_system(),
             record_key,
-            version: header.version(),
+            version: meta.version(),
             item,
         })
     }

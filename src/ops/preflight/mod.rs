@@ -6,11 +6,11 @@ pub(crate) mod finding;
 
 use futures_util::future;
 
+use crate::call::kill_switch::DISABLED_ENV;
 use crate::error::{Error, ErrorKind};
 use crate::idempotency::Idempotency;
 use crate::ops::preflight::finding::{Finding, Severity};
 use crate::policy::Outage;
-use crate::run::kill_switch::DISABLED_ENV;
 use crate::store::key::{PartName, RecordKey, Scope};
 use crate::store::record::{OwnerId, random_owner};
 use crate::store::{Access, Obstacle, Table};

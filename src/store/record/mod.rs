@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, NoFingerprint, StoredFingerprint};
 #[cfg(any(feature = "admin", test))]
 pub(crate) use crate::protocol::Version;
-pub(crate) use crate::protocol::{Header, OwnerId, State};
+pub(crate) use crate::protocol::{OwnerId, RecordMeta, State};
 use crate::store::attribute;
 use crate::store::key::RecordKey;
 use crate::store::schema::TableSchema;
@@ -48,7 +48,7 @@ pub(crate) const MAX_ITEM_BYTES: usize = 400 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     /// Decoding compares no fingerprints, so `is_same_request` is always true here.
-    pub(crate) header: Header,
+    pub(crate) meta: RecordMeta,
     pub(crate) fingerprint: StoredFingerprint,
     /// Present in a COMPLETED record, and in a FAILED one whose failure can be replayed.
     pub(crate) answer: Option<Stored>,
@@ -58,8 +58,8 @@ pub(crate) struct Record {
 
 impl Record {
     /// Returns the protocol's view of the record, for a call with this fingerprint.
-    pub(crate) fn header(&self, request: &Fingerprint) -> Header {
-        Header { is_same_request: request.matches(&self.fingerprint), ..self.header.clone() }
+    pub(crate) fn meta(&self, request: &Fingerprint) -> RecordMeta {
+        RecordMeta { is_same_request: request.matches(&self.fingerprint), ..self.meta.clone() }
     }
 
     /// Decodes an item that was read under a key of the crate.
@@ -98,7 +98,7 @@ impl Record {
         let steps = fields.optional(attribute::STEPS, "a map of texts", decode_steps)?;
         let released_attempts =
             fields.optional(attribute::RELEASED_ATTEMPTS, WHOLE_NUMBER, whole_number)?;
-        let header = Header {
+        let meta = RecordMeta {
             owner,
             state,
             attempt: fields.number(attribute::ATTEMPT)?,
@@ -109,7 +109,7 @@ impl Record {
             steps: steps.as_ref().map(StoredSteps::len),
             is_same_request: true,
         };
-        Ok(Self { header, fingerprint, answer, steps })
+        Ok(Self { meta, fingerprint, answer, steps })
     }
 }
 
@@ -198,14 +198,14 @@ impl Fields {
     }
 }
 
-/// The header of a COMPLETED record, for its size. `created_at` and `completed_at` do not change the size.
-pub(crate) const fn completed_header(
+/// A COMPLETED record without its answer, for its size. `created_at` and `completed_at` do not change the size.
+pub(crate) const fn completed_meta(
     owner: OwnerId,
     attempt: u32,
     at: Timestamp,
     expires_at: i64,
-) -> Header {
-    Header {
+) -> RecordMeta {
+    RecordMeta {
         owner,
         state: State::Completed,
         attempt,
@@ -222,10 +222,10 @@ pub(crate) const fn completed_header(
 pub(crate) fn bytes_without_answer(
     schema: &TableSchema,
     of: (&RecordKey, &StoredFingerprint),
-    header: &Header,
+    meta: &RecordMeta,
 ) -> usize {
     let one_byte = AttributeValue::Null(true);
-    item_bytes(&item(schema, of, header, Some(one_byte)), Bound::Upper)
+    item_bytes(&item(schema, of, meta, Some(one_byte)), Bound::Upper)
 }
 
 /// The size limit of a failed record without its steps and its failure, in bytes.
@@ -235,30 +235,30 @@ pub(crate) const FAILED_BYTES: usize = 8 * 1024;
 pub(crate) fn item(
     schema: &TableSchema,
     (key, fingerprint): (&RecordKey, &StoredFingerprint),
-    header: &Header,
+    meta: &RecordMeta,
     response: Option<AttributeValue>,
 ) -> Item {
-    let state = state_values(header, response).into_iter();
+    let state = state_values(meta, response).into_iter();
     let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
-    let values = state.chain(beginning_values(fingerprint, header));
-    item_of(schema, key, header.expires_at, values)
+    let values = state.chain(beginning_values(fingerprint, meta));
+    item_of(schema, key, meta.expires_at, values)
 }
 
 /// The attributes that depend on the state of a record, without its TTL attribute. A write sets them, or
 /// removes those without a value.
 pub(crate) fn state_values(
-    header: &Header,
+    meta: &RecordMeta,
     response: Option<AttributeValue>,
 ) -> [(&'static str, Option<AttributeValue>); 7] {
-    let status = header.state.status().as_str().to_owned();
-    let released = Some(header.released_attempts).filter(|released| *released > 0);
+    let status = meta.state.status().as_str().to_owned();
+    let released = Some(meta.released_attempts).filter(|released| *released > 0);
     let time = |at: Timestamp| number(at.millis());
     [
         (attribute::STATUS, Some(AttributeValue::S(status))),
-        (attribute::OWNER, Some(AttributeValue::S(header.owner.to_string()))),
-        (attribute::ATTEMPT, Some(number(header.attempt))),
-        (attribute::LEASE_EXPIRES_AT, header.state.lease_expires_at().map(time)),
-        (attribute::COMPLETED_AT, header.completed_at.map(time)),
+        (attribute::OWNER, Some(AttributeValue::S(meta.owner.to_string()))),
+        (attribute::ATTEMPT, Some(number(meta.attempt))),
+        (attribute::LEASE_EXPIRES_AT, meta.state.lease_expires_at().map(time)),
+        (attribute::COMPLETED_AT, meta.completed_at.map(time)),
         (attribute::RESPONSE, response),
         (attribute::RELEASED_ATTEMPTS, released.map(number)),
     ]
@@ -267,11 +267,11 @@ pub(crate) fn state_values(
 /// The attributes that no update changes later.
 pub(crate) fn beginning_values(
     fingerprint: &StoredFingerprint,
-    header: &Header,
+    meta: &RecordMeta,
 ) -> [(&'static str, AttributeValue); 3] {
     [
         (attribute::FINGERPRINT, AttributeValue::B(Blob::new(fingerprint.encode()))),
-        (attribute::CREATED_AT, number(header.created_at.millis())),
+        (attribute::CREATED_AT, number(meta.created_at.millis())),
         (attribute::FORMAT, format()),
     ]
 }

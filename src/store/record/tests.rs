@@ -30,9 +30,9 @@ impl OwnRecord {
         expires_at: i64,
         response: Option<AttributeValue>,
     ) -> Item {
-        let header = completed_header(self.owner, self.attempt, self.created_at, expires_at);
-        let header = Header { state, completed_at, ..header };
-        item(schema, (&self.key, &self.fingerprint), &header, response)
+        let meta = completed_meta(self.owner, self.attempt, self.created_at, expires_at);
+        let meta = RecordMeta { state, completed_at, ..meta };
+        item(schema, (&self.key, &self.fingerprint), &meta, response)
     }
 }
 
@@ -87,17 +87,17 @@ fn a_record_of_format_1_still_decodes() {
     let mut item = format_1();
     let record = Record::decode(&schema(), item.clone()).unwrap();
     assert_eq!(
-        (record.header.attempt, record.header.owner, record.header.expires_at),
+        (record.meta.attempt, record.meta.owner, record.meta.expires_at),
         (3, OwnerId(0x5f), 1_700_086_400)
     );
-    assert!(matches!(record.header.state, State::Pending { lease_expires_at }
+    assert!(matches!(record.meta.state, State::Pending { lease_expires_at }
         if lease_expires_at.millis() == 1_700_000_030_000));
 
     let steps = [("reserve", s("{\"seat\":1}")), ("mail", AttributeValue::Null(true))];
     let steps = steps.map(|(name, step)| (name.to_owned(), step)).into();
     item.insert("steps".into(), AttributeValue::M(steps));
     let record = Record::decode(&schema(), item.clone()).unwrap();
-    assert_eq!(record.header.version().steps, Some(2));
+    assert_eq!(record.meta.version().steps, Some(2));
     let steps = record.steps.unwrap();
     assert_eq!(steps.get("reserve"), Some(&StoredStep::Result("{\"seat\":1}".into())));
     assert_eq!(steps.get("mail"), Some(&StoredStep::Unavailable));
@@ -123,16 +123,16 @@ fn an_ended_record_of_format_1_still_decodes() {
     item.insert("status".into(), s("FAILED"));
     item.remove("response");
     let failed = Record::decode(&schema(), item.clone()).unwrap();
-    assert!(failed.header.state == State::Failed && failed.answer.is_none());
-    assert_eq!(failed.header.released_attempts, 0);
+    assert!(failed.meta.state == State::Failed && failed.answer.is_none());
+    assert_eq!(failed.meta.released_attempts, 0);
     item.insert("released_attempts".into(), n("2"));
     let failed = Record::decode(&schema(), item.clone()).unwrap();
-    assert_eq!(failed.header.released_attempts, 2);
+    assert_eq!(failed.meta.released_attempts, 2);
     item.remove("completed_at");
     item.insert("status".into(), s("RELEASED"));
     let released = Record::decode(&schema(), item).unwrap();
-    assert!(matches!(released.header.state, State::Released));
-    let version = released.header.version();
+    assert!(matches!(released.meta.state, State::Released));
+    let version = released.meta.version();
     assert_eq!((version.status.as_str(), version.lease_expires_at), ("RELEASED", None));
 }
 
@@ -140,10 +140,10 @@ fn an_ended_record_of_format_1_still_decodes() {
 fn records_round_trip() {
     let record = Record::decode(&schema(), pending()).unwrap();
     let own_record = own_record();
-    assert_eq!(record.header.owner, own_record.owner);
-    assert_eq!(record.header.attempt, own_record.attempt);
+    assert_eq!(record.meta.owner, own_record.owner);
+    assert_eq!(record.meta.attempt, own_record.attempt);
     assert_eq!(record.fingerprint, own_record.fingerprint);
-    assert_eq!(record.header.created_at, own_record.created_at);
+    assert_eq!(record.meta.created_at, own_record.created_at);
     let lease_expires_at = Timestamp::from_millis(1_700_000_030_000);
     let version = Version {
         owner: own_record.owner,
@@ -151,7 +151,7 @@ fn records_round_trip() {
         lease_expires_at: Some(lease_expires_at),
         steps: None,
     };
-    assert_eq!(record.header.version(), version);
+    assert_eq!(record.meta.version(), version);
     let Some(answer) = Record::decode(&schema(), completed()).unwrap().answer else {
         panic!("not completed");
     };
@@ -294,11 +294,11 @@ proptest! {
         let record = Record::decode(&schema(), item).unwrap();
         prop_assert_eq!(record.steps.as_ref().map(encode_steps), steps);
         prop_assert_eq!(
-            (record.header.attempt, record.fingerprint, record.header.created_at, record.header.expires_at),
+            (record.meta.attempt, record.fingerprint, record.meta.created_at, record.meta.expires_at),
             (attempt, fingerprint, created_at, expires_at)
         );
-        prop_assert_eq!(&record.header.owner, &own_record.owner);
-        match (record.header.state, answer) {
+        prop_assert_eq!(&record.meta.owner, &own_record.owner);
+        match (record.meta.state, answer) {
             (State::Pending { lease_expires_at }, None) => prop_assert_eq!(lease_expires_at, at),
             (State::Completed, Some(text)) => {
                 let answer = Stored::Readable(Answer::Json(text.into()));

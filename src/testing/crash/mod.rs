@@ -16,8 +16,8 @@ use self::plan::{Plan, Plans};
 use self::report::{PLACE_ENV, Report};
 use self::world::{Current, Log, Shared};
 pub use self::world::{Process, World};
+use crate::call::user_code;
 use crate::fault_injection::Seeded;
-use crate::run::user_code;
 
 /// The most repeats of a call, and so the most places of one run.
 const REPEATS: usize = 4;

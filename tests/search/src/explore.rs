@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::hash::{BuildAsIs, hash};
 use crate::liveness;
-use crate::model::{State, Step};
+use crate::model::{Move, State};
 use crate::rows::Row;
 use dynamodb_idempotency_protocol::fault_point::FaultPoint;
 #[cfg(feature = "internals")]
@@ -75,7 +75,7 @@ pub(crate) struct Found {
 
 pub(crate) struct Violation {
     pub(crate) what: &'static str,
-    pub(crate) steps: Vec<(Step, State)>,
+    pub(crate) steps: Vec<(Move, State)>,
 }
 
 impl Violation {
@@ -182,7 +182,7 @@ fn follow(state: &State, row: &Row, seen: &Seen, broken: &[FaultPoint], new: &mu
 }
 
 /// Computes the states on the path to the violation again, because only their hashes are kept.
-fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Step, State)> {
+fn path(row: &Row, seen: &Seen, last: u64) -> Vec<(Move, State)> {
     let up = |at: &u64| seen.parent(*at).filter(|parent| *parent != 0);
     let mut way: Vec<_> = std::iter::successors(Some(last), up).collect();
     way.pop();

@@ -1,4 +1,4 @@
-//! The steps of a handler and of its driver.
+//! The moves of a handler and of its driver.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const RESULT: u8 = 1;
 
 type Put<'p, 'a> = &'p mut dyn FnMut(&'static str, Turn<'a>);
 
-pub(crate) fn steps<'a>(
+pub(crate) fn moves<'a>(
     state: &State,
     execution: &Execution,
     seat: usize,
@@ -36,7 +36,7 @@ pub(crate) fn steps<'a>(
         Does::Handle => handle(state, execution, seat, row, put),
         Does::Commit(task) | Does::Finish(task) => {
             match task {
-                Task::Request(_) => state.request_steps(seat, Place::Main, row, put),
+                Task::Request(_) => state.request_moves(seat, Place::Main, row, put),
                 Task::Pause | Task::AskHook | Task::AskInstead => {
                     put("wake", Turn::of(row, state.clone(), seat).wake());
                 }
@@ -49,7 +49,7 @@ pub(crate) fn steps<'a>(
     }
     for (index, writing) in execution.writing.iter().enumerate() {
         match writing.task {
-            Task::Request(_) => state.request_steps(seat, Place::Step(index), row, put),
+            Task::Request(_) => state.request_moves(seat, Place::Step(index), row, put),
             Task::Pause | Task::AskHook | Task::AskInstead => {
                 put("wake-step", Turn::of(row, state.clone(), seat).wakes_step(index));
             }
@@ -60,7 +60,7 @@ pub(crate) fn steps<'a>(
     }
     match execution.renewing.as_ref().map(|renewing| &renewing.task) {
         None => {}
-        Some(Task::Request(_)) => state.request_steps(seat, Place::Renewal, row, put),
+        Some(Task::Request(_)) => state.request_moves(seat, Place::Renewal, row, put),
         Some(Task::Pause | Task::AskHook | Task::AskInstead) => {
             if let Some(turn) = Turn::of(row, state.clone(), seat).begins_renewal() {
                 put("renew", turn);

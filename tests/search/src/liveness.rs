@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{SEATS, State, Step};
+use crate::model::{Move, SEATS, State};
 use crate::process::{Acquiring, Does, Phase, Process, Slot, Task};
 use crate::rows::{Role, Row, Work};
 use dynamodb_idempotency_protocol::policy::FirstRequest;
@@ -17,7 +17,7 @@ const LEASE_TICKS: u8 = 4;
 pub(crate) fn fails(
     state: &State,
     row: &Row,
-    note: &mut dyn FnMut(Step, &State),
+    note: &mut dyn FnMut(Move, &State),
 ) -> Option<&'static str> {
     let mut row = *row;
     row.ticks = u8::MAX;
@@ -47,7 +47,7 @@ pub(crate) fn fails(
 fn settle(
     mut state: State,
     row: &Row,
-    note: &mut dyn FnMut(Step, &State),
+    note: &mut dyn FnMut(Move, &State),
 ) -> Result<State, &'static str> {
     state.faults = 0;
     for _ in 0..ROUNDS {
@@ -67,14 +67,14 @@ fn settle(
         let all_wait = waiting.into_iter().all(|waits| waits);
         if all_wait {
             state = state.later();
-            note(Step::PAUSE, &state);
+            note(Move::PAUSE, &state);
         }
         for seat in 0..SEATS {
             if !is_active(&state, seat) || (!all_wait && waits(state.process(seat))) {
                 continue;
             }
             let mut next = None;
-            state.steps_of(seat, row, &mut |step, after| {
+            state.moves_of(seat, row, &mut |step, after| {
                 next.get_or_insert((step, after));
             });
             let (step, after) = next.ok_or("a call has nothing to do, and has not ended")?;

@@ -83,10 +83,10 @@ fn print_violation(violation: &Violation) {
     println!("  {}", violation.schedule());
     for (number, (step, state)) in violation.steps.iter().enumerate() {
         let record = state.store.record.as_ref().map(|stored| {
-            let header = &stored.header;
+            let meta = &stored.meta;
             format!(
                 "{:?} of {:?}, attempt {}, steps {:?}",
-                header.state, header.owner, header.attempt, header.steps
+                meta.state, meta.owner, meta.attempt, meta.steps
             )
         });
         let record = record.unwrap_or_else(|| "absent".to_owned());

@@ -1,7 +1,7 @@
 //! A state of the whole world (the table, the network, the processes and their clocks), and the states
 //! that can follow it.
 //!
-//! Three faults need no step. A dead process takes no further step. A lost request is a delayed one that
+//! Three faults need no move. A dead process makes no further move. A lost request is a delayed one that
 //! never arrives. A request whose reply is lost is a delayed request that arrives at once.
 
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::store::{Sender, Store, Stored, Wire, outcome};
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::{
-    Cause, Condition, Form, Header, Outcome, ReadResult, Resolution, State as Stands, WriteResult,
-    released_until,
+    Cause, Condition, Form, Outcome, ReadResult, RecordMeta, Resolution, State as Stands,
+    WriteResult, released_until,
 };
 
 /// The callers, and one more caller that begins when the others have ended.
@@ -44,15 +44,15 @@ impl Hash for State {
     }
 }
 
-/// A step from one state to the next, in the words of the schedules of `tests/faults`.
+/// A move from one state to the next, in the words of the schedules of `tests/faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct Move {
     pub(crate) who: Option<usize>,
     pub(crate) what: &'static str,
     pub(crate) number: Option<i64>,
 }
 
-impl Step {
+impl Move {
     pub(crate) const PAUSE: Self = Self::of_all("pause", Some(TICK));
 
     const fn of_all(what: &'static str, number: Option<i64>) -> Self {
@@ -60,7 +60,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Move {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(letter) = self.who.and_then(|who| "ABCZ".chars().nth(who)) {
             write!(f, "{letter}.")?;
@@ -71,7 +71,7 @@ impl fmt::Display for Step {
 }
 
 /// Receives the states that can follow.
-pub(crate) type Emit<'a> = dyn FnMut(Step, State) + 'a;
+pub(crate) type Emit<'a> = dyn FnMut(Move, State) + 'a;
 
 impl State {
     pub(crate) fn new(row: &Row) -> Self {
@@ -108,18 +108,18 @@ impl State {
         if self.violation.is_some() {
             return;
         }
-        let mut emit = |step: Step, mut state: Self| {
+        let mut emit = |by: Move, mut state: Self| {
             state.check(row);
-            emit(step, state);
+            emit(by, state);
         };
         if self.tick < row.ticks && !self.is_over() {
-            self.stall().into_iter().for_each(|stalled| emit(Step::PAUSE, stalled.older(row)));
+            self.stall().into_iter().for_each(|stalled| emit(Move::PAUSE, stalled.older(row)));
         }
         self.arrivals(row, &mut emit);
         self.expiry(row, &mut emit);
         self.operator(row, &mut emit);
         for seat in 0..row.callers {
-            self.steps_of(seat, row, &mut emit);
+            self.moves_of(seat, row, &mut emit);
             self.clock_faults(seat, row, &mut emit);
         }
     }
@@ -165,7 +165,7 @@ impl State {
                 next.store.late.remove(place);
                 next.execute(row, seat, wire);
                 let number = i64::try_from(place).ok();
-                emit(Step { who: Some(seat), what: "arrive", number }, next);
+                emit(Move { who: Some(seat), what: "arrive", number }, next);
             }
         }
     }
@@ -173,7 +173,7 @@ impl State {
     /// TTL deletes a record that is past its retention.
     fn expiry(&self, row: &Row, emit: &mut Emit<'_>) {
         let now = store_time(self.tick);
-        let is_garbage = |record: &crate::store::Stored| record.header.is_past_retention(now);
+        let is_garbage = |record: &crate::store::Stored| record.meta.is_past_retention(now);
         let is_time = match row.ttl {
             Ttl::Never | Ttl::TooLate => false,
             Ttl::AfterDelays => self.store.late.is_empty(),
@@ -183,7 +183,7 @@ impl State {
             let mut next = self.clone();
             next.store.record = None;
             next.ledger.reset();
-            emit(Step::of_all("expire", None), next);
+            emit(Move::of_all("expire", None), next);
         }
     }
 
@@ -193,30 +193,30 @@ impl State {
         if !row.has_operator || self.faults == 0 {
             return;
         }
-        let owner = record.header.owner;
+        let owner = record.meta.owner;
         let mut deleted = self.faulty();
         deleted.store.before = deleted.store.record.take();
         deleted.ledger.removed(owner);
         // Not promised: a delayed acquisition of the earlier life locks the key. See the page about the guarantees.
         deleted.store.late.retain(|(_, wire)| !(asks_for_none(wire) && takes_key(wire)));
-        emit(Step::of_all("delete", None), deleted);
-        if record.header.state == Stands::Released {
+        emit(Move::of_all("delete", None), deleted);
+        if record.meta.state == Stands::Released {
             return;
         }
         let mut released = self.faulty();
-        let header = Header {
+        let meta = RecordMeta {
             // No call has this id, and no two releases by hand have the same one.
             owner: OwnerId(1_000 + u128::from(self.faults)),
             state: Stands::Released,
             completed_at: None,
             expires_at: released_until(store_time(self.tick), store_time(self.tick)),
             steps: None,
-            ..record.header.clone()
+            ..record.meta.clone()
         };
-        let after = Stored { header, done: 0, ..record.clone() };
+        let after = Stored { meta, done: 0, ..record.clone() };
         released.store.before = released.store.record.replace(after);
         released.ledger.removed(owner);
-        emit(Step::of_all("release", None), released);
+        emit(Move::of_all("release", None), released);
     }
 
     /// DynamoDB executes a request.
@@ -250,17 +250,17 @@ impl State {
         late.retain(|(caller, wire)| {
             let owner = owner(usize::from(*caller));
             let record = self.store.record.as_ref();
-            let is_held = record.is_some_and(|record| record.header.is_pending_of(&owner));
+            let is_held = record.is_some_and(|record| record.meta.is_pending_of(&owner));
             let may_take = takers.contains(caller) || !self.process(usize::from(*caller)).is_over();
             is_held || may_take || !requires_holder(wire, &owner)
         });
         self.store.late = late;
     }
 
-    /// The next steps of this process, and of DynamoDB with its request.
-    pub(crate) fn steps_of(&self, seat: usize, row: &Row, emit: &mut Emit<'_>) {
+    /// The next moves of this process, and of DynamoDB with its request.
+    pub(crate) fn moves_of(&self, seat: usize, row: &Row, emit: &mut Emit<'_>) {
         let mut put = |what, turn: Turn<'_>| {
-            emit(Step { who: Some(seat), what, number: None }, turn.done());
+            emit(Move { who: Some(seat), what, number: None }, turn.done());
         };
         match &self.process(seat).phase {
             Phase::Finished(_) => {}
@@ -270,7 +270,7 @@ impl State {
                 }
             }
             Phase::Acquiring(Acquiring { task, .. }) => match task {
-                Task::Request(_) => self.request_steps(seat, Place::Main, row, &mut put),
+                Task::Request(_) => self.request_moves(seat, Place::Main, row, &mut put),
                 Task::Pause => put("wake", Turn::of(row, self.clone(), seat).wake()),
                 Task::AskHook => {
                     for (what, resolution) in RESOLUTIONS {
@@ -282,7 +282,7 @@ impl State {
                     put("no-instead", Turn::of(row, self.clone(), seat).instead(false));
                 }
             },
-            Phase::Executing(execution) => handler::steps(self, execution, seat, row, &mut put),
+            Phase::Executing(execution) => handler::moves(self, execution, seat, row, &mut put),
         }
     }
 
@@ -296,7 +296,7 @@ impl State {
     }
 
     /// The possible outcomes of a request.
-    pub(crate) fn request_steps<'a>(
+    pub(crate) fn request_moves<'a>(
         &self,
         seat: usize,
         place: Place,
@@ -364,14 +364,14 @@ impl State {
         if !row.clocks_fail || self.faults == 0 || !looks {
             return;
         }
-        let step = |what, number| Step { who: Some(seat), what, number: Some(number) };
+        let fault = |what, number| Move { who: Some(seat), what, number: Some(number) };
         for by in [-row.jump, row.jump] {
-            emit(step("jump", by), self.faulty().with_clock(seat, |clock| clock.jump(by)));
+            emit(fault("jump", by), self.faulty().with_clock(seat, |clock| clock.jump(by)));
         }
         if self.tick < row.ticks
             && let Some(stalled) = self.faulty().stall()
         {
-            emit(step("freeze", TICK), stalled.older(row).with_clock(seat, Clock::freeze));
+            emit(fault("freeze", TICK), stalled.older(row).with_clock(seat, Clock::freeze));
         }
     }
 

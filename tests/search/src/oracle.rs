@@ -71,12 +71,12 @@ impl State {
         let now = store_time(self.tick);
         let Some(after) = self.store.record.clone() else { return };
         let is_acquiring = matches!(self.process(seat).phase, Phase::Acquiring(_));
-        if is_acquiring && after.header.is_pending_of(&owner(seat)) {
+        if is_acquiring && after.meta.is_pending_of(&owner(seat)) {
             // The caller acquires the key in its present life.
             self.ledger.removed &= !(1 << seat);
         }
         if let Some(before) = before {
-            if before.header.is_past_retention(now) && before.live_owner(now).is_none() {
+            if before.meta.is_past_retention(now) && before.live_owner(now).is_none() {
                 self.ledger.reset();
             } else {
                 self.check_change(row, seat, before, &after);
@@ -96,7 +96,7 @@ impl State {
         if has_given_back && self.is_locked_by(seat) && !row.expires() {
             self.violate("a key that was released is locked again");
         }
-        let lock = after.header.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
+        let lock = after.meta.state.lease_expires_at().map(|ends| ends.since(now).as_millis());
         // Not promised: a clock jumps forward, and the process ends before it corrects the lease.
         let has_jumped = matches!(wire, Wire::Write(write) if write.1);
         if lock.is_some_and(|lock| lock > most_locked(row)) && !has_jumped {
@@ -133,7 +133,7 @@ impl State {
             self.violate("a record that another owner holds has changed");
         }
         let is_of_another = before.request != sender.request;
-        if is_of_another && before.header.state != Stands::Released && !means_the_same {
+        if is_of_another && before.meta.state != Stands::Released && !means_the_same {
             self.violate("another request's record has changed");
         }
     }
@@ -157,12 +157,12 @@ impl State {
         if self.ledger.was_removed(seat) {
             return;
         }
-        let own = self.store.record.as_ref().filter(|record| record.header.owner == owner(seat));
+        let own = self.store.record.as_ref().filter(|record| record.meta.owner == owner(seat));
         let known = grant.knowledge.own().and_then(|own| own.steps);
-        let is_held = own.is_some_and(|own| own.header.state.lease_expires_at().is_some());
-        let is_wrong = own.is_some_and(|own| own.header.attempt != grant.attempts.number);
+        let is_held = own.is_some_and(|own| own.meta.state.lease_expires_at().is_some());
+        let is_wrong = own.is_some_and(|own| own.meta.attempt != grant.attempts.number);
         let taken = if grant.taken_over.is_some() { acquiring.taken_steps } else { 0 };
-        let is_unknown = |own: &Stored| own.header.steps != known || own.done != taken;
+        let is_unknown = |own: &Stored| own.meta.steps != known || own.done != taken;
         let forgets = is_held && own.is_some_and(is_unknown);
         let is_over = store_time(self.tick) > window.lease_expires_at;
         if !is_held && !is_over && !clock.is_blind {
@@ -198,9 +198,8 @@ impl State {
 
     /// A step was reported as stored.
     pub(crate) fn step_was_stored(&mut self, seat: usize, number: u8) {
-        let is_pending = |stored: &Stored| {
-            matches!(stored.header.state, Stands::Pending { .. } | Stands::Failed)
-        };
+        let is_pending =
+            |stored: &Stored| matches!(stored.meta.state, Stands::Pending { .. } | Stands::Failed);
         let is_missing = self.store.record.as_ref().is_some_and(is_pending)
             && self.store.done() & 1 << number == 0;
         if is_missing && !self.ledger.was_removed(seat) {
@@ -308,8 +307,8 @@ impl State {
         }
         let is_there = |stored: &Stored| {
             stored.is_completed()
-                && stored.header.owner == shown.owner
-                && stored.header.completed_at == shown.completed_at
+                && stored.meta.owner == shown.owner
+                && stored.meta.completed_at == shown.completed_at
         };
         let was_removed =
             (0..SEATS).any(|seat| shown.owner == owner(seat) && self.ledger.was_removed(seat));
@@ -320,11 +319,11 @@ impl State {
     }
 
     fn check_stored(&mut self, row: &Row, seat: usize) {
-        let is_own = |stored: &Stored| stored.is_completed() && stored.header.owner == owner(seat);
+        let is_own = |stored: &Stored| stored.is_completed() && stored.meta.owner == owner(seat);
         let is_kept = !row.expires() && !self.ledger.was_removed(seat);
         let own = self.store.record.as_ref().filter(|stored| is_own(stored));
         let (is_missing, kept_until) =
-            (own.is_none(), own.map(|stored| stored.header.expires_at.saturating_mul(1000)));
+            (own.is_none(), own.map(|stored| stored.meta.expires_at.saturating_mul(1000)));
         if is_kept && is_missing {
             self.violate("reported an answer that is not stored");
         }
@@ -389,8 +388,8 @@ impl State {
     /// Checks that a handler runs under the lease of its record. Another call with a transaction in doubt may
     /// have moved the end by some milliseconds. A renewal moves it by more, so rows with renewals are exempt.
     fn check_leases(&mut self, row: &Row) {
-        let Some(Stored { header, .. }) = &self.store.record else { return };
-        let (owner, ends) = (header.owner, header.state.lease_expires_at());
+        let Some(Stored { meta, .. }) = &self.store.record else { return };
+        let (owner, ends) = (meta.owner, meta.state.lease_expires_at());
         let Some(ends) = ends else { return };
         let Some(seat) = (0..self.slots.len()).find(|seat| owner == crate::model::owner(*seat))
         else {
@@ -459,15 +458,15 @@ fn shown(outcome: &Outcome) -> Option<Stands> {
 
 fn is_same_completion(before: &Stored, after: &Stored) -> bool {
     after.is_completed()
-        && before.header.owner == after.header.owner
-        && before.header.completed_at == after.header.completed_at
+        && before.meta.owner == after.meta.owner
+        && before.meta.completed_at == after.meta.completed_at
         && before.request == after.request
 }
 
 /// Whether `after` has the same meaning as `before`. A call can write such a version to make DynamoDB reject
 /// its delayed transaction.
 fn means_the_same(before: &Stored, after: &Stored) -> bool {
-    let (old, new) = (&before.header, &after.header);
+    let (old, new) = (&before.meta, &after.meta);
     let is_alike = before.request == after.request
         && old.attempt == new.attempt
         && old.steps.unwrap_or(0) == new.steps.unwrap_or(0)

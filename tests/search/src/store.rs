@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::time::Timestamp;
-use dynamodb_idempotency_protocol::{Header, Outcome, ReadResult, State, Write, WriteResult};
+use dynamodb_idempotency_protocol::{Outcome, ReadResult, RecordMeta, State, Write, WriteResult};
 
 /// The record in the table, with its request. Each caller compares the record's request with its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
-    pub(crate) header: Header,
+    pub(crate) meta: RecordMeta,
     /// Its request.
     pub(crate) request: u8,
     /// The steps in it, one bit each.
@@ -19,17 +19,17 @@ pub(crate) struct Stored {
 
 impl Stored {
     pub(crate) fn is_completed(&self) -> bool {
-        self.header.state == State::Completed
+        self.meta.state == State::Completed
     }
 
     /// The owner whose lease is live at `now` in store time.
     pub(crate) fn live_owner(&self, now: Timestamp) -> Option<OwnerId> {
-        let ends = self.header.state.lease_expires_at()?;
-        (now <= ends).then_some(self.header.owner)
+        let ends = self.meta.state.lease_expires_at()?;
+        (now <= ends).then_some(self.meta.owner)
     }
 
-    fn seen_by(&self, request: u8) -> Header {
-        Header { is_same_request: self.request == request, ..self.header.clone() }
+    fn seen_by(&self, request: u8) -> RecordMeta {
+        RecordMeta { is_same_request: self.request == request, ..self.meta.clone() }
     }
 }
 
@@ -99,11 +99,11 @@ impl Store {
         Self { record: None, before: None, late: Vec::new() }
     }
 
-    pub(crate) fn seen_by(&self, request: u8) -> Option<Header> {
+    pub(crate) fn seen_by(&self, request: u8) -> Option<RecordMeta> {
         self.record.as_ref().map(|stored| stored.seen_by(request))
     }
 
-    pub(crate) fn before_seen_by(&self, request: u8) -> Option<Header> {
+    pub(crate) fn before_seen_by(&self, request: u8) -> Option<RecordMeta> {
         self.before.as_ref().map(|stored| stored.seen_by(request))
     }
 
@@ -114,32 +114,32 @@ impl Store {
 
     /// Whether the request would change the record.
     pub(crate) fn takes(&self, wire: &Wire) -> bool {
-        let header = self.record.as_ref().map(|stored| &stored.header);
+        let meta = self.record.as_ref().map(|stored| &stored.meta);
         match wire {
             Wire::Read { .. } => false,
-            Wire::Write(write) => write.0.condition.holds(header),
+            Wire::Write(write) => write.0.condition.holds(meta),
         }
     }
 
     /// Applies a request.
     pub(crate) fn apply(&mut self, sender: Sender, wire: &Wire) {
         let before = self.record.take();
-        let header = before.as_ref().map(|stored| &stored.header);
+        let meta = before.as_ref().map(|stored| &stored.meta);
         let after = match wire {
             Wire::Read { .. } => before.clone(),
             Wire::Write(write) => {
-                let mut header = Header { is_same_request: true, ..write.0.applied_to(header) };
+                let mut meta = RecordMeta { is_same_request: true, ..write.0.applied_to(meta) };
                 let is_new = !keeps_request(&write.0);
                 let request = before.as_ref().filter(|_| !is_new).map(|stored| stored.request);
                 let mut done = before.as_ref().map_or(0, |stored| stored.done);
                 if write.2 > 0 {
                     done |= 1 << write.2;
-                    header.steps = Some(done.count_ones() as usize);
+                    meta.steps = Some(done.count_ones() as usize);
                 }
-                if header.steps.is_none() {
+                if meta.steps.is_none() {
                     done = 0;
                 }
-                Some(Stored { header, request: request.unwrap_or(sender.request), done })
+                Some(Stored { meta, request: request.unwrap_or(sender.request), done })
             }
         };
         self.before = before;
@@ -166,7 +166,7 @@ const fn keeps_request(write: &Write) -> bool {
 }
 
 /// The outcome of a request that was executed.
-pub(crate) fn outcome(wire: &Wire, is_taken: bool, found: Option<Header>) -> Outcome {
+pub(crate) fn outcome(wire: &Wire, is_taken: bool, found: Option<RecordMeta>) -> Outcome {
     match wire {
         Wire::Read { is_consistent: true } => Outcome::Read(ReadResult::Found(found)),
         Wire::Read { is_consistent: false } => Outcome::Read(ReadResult::Stale(found)),

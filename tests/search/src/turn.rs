@@ -1,4 +1,4 @@
-//! One step of a process, as the library's driver takes it. It passes a result to the machine, and keeps
+//! One move of a process, as the library's driver takes it. It passes a result to the machine, and keeps
 //! the machine's next command.
 
 use std::sync::Arc;
@@ -369,7 +369,7 @@ impl Shown {
             Some(time) => (time.date, time.date),
             None => (now, store_time(0)),
         };
-        let is_at_work = |record: &dynamodb_idempotency_protocol::Header, at| {
+        let is_at_work = |record: &dynamodb_idempotency_protocol::RecordMeta, at| {
             let ends = record.state.lease_expires_at();
             record.owner != me && ends.is_some_and(|ends| at <= ends)
         };

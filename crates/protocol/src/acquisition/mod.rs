@@ -14,7 +14,7 @@ use crate::lease::{LeaseTerm, Window};
 use crate::machine::{Cause, Machine, Outcome, ReadResult, Reply, WriteResult};
 use crate::owner::OwnerId;
 use crate::policy::{FirstRequest, Outage};
-use crate::record::{Attempts, Header, State, Version, created_at, restored};
+use crate::record::{Attempts, RecordMeta, State, Version, created_at, restored};
 use crate::retention::{Retention, released_until};
 use crate::rules::{MIN_LIMIT, Rules};
 use crate::time::{Deadline, Now, Stamp, StoreTime, Timestamp, Uptime};
@@ -118,7 +118,7 @@ pub enum Reason {
 pub struct Grant {
     pub knowledge: Knowledge,
     /// The record that was taken over, if there was one.
-    pub taken_over: Option<Header>,
+    pub taken_over: Option<RecordMeta>,
     pub attempts: Attempts,
 }
 
@@ -138,7 +138,7 @@ pub struct Acquisition {
     /// Whether another call was seen to write.
     is_contended: bool,
     /// The record that this call took over, or tried to take over.
-    taken_over: Option<Header>,
+    taken_over: Option<RecordMeta>,
     attempts: Attempts,
     retention: Retention<Next>,
     /// The ends of leases that this call has stamped. No end is stamped twice, because a delayed write that
@@ -407,7 +407,7 @@ impl Acquisition {
 
 /// What follows a read or a write. This depends on the result and on the record.
 impl Acquisition {
-    fn after_read(&mut self, now: Now, result: &ReadResult<Header>, is_first: bool) -> Command {
+    fn after_read(&mut self, now: Now, result: &ReadResult<RecordMeta>, is_first: bool) -> Command {
         match result {
             ReadResult::Found(_) => self.decide(now),
             ReadResult::Stale(record) if is_broken(FaultPoint::TrustStaleReads) => {
@@ -433,7 +433,7 @@ impl Acquisition {
     /// A completed operation stays completed, so even a stale read can replay. In any other case the record
     /// may have changed since, and a write follows. If the stale record forbids a run, the call does not run
     /// the handler without a record, even if DynamoDB fails from now on.
-    fn after_stale_read(&mut self, now: Now, record: Option<&Header>) -> Command {
+    fn after_stale_read(&mut self, now: Now, record: Option<&RecordMeta>) -> Command {
         let Some(judging) = now.judging(self.time, self.rules.tolerance) else {
             return self.undated(now, record.is_some());
         };
@@ -470,7 +470,12 @@ impl Acquisition {
         }
     }
 
-    fn after_write(&mut self, now: Now, result: &WriteResult<Header>, intent: Intent) -> Command {
+    fn after_write(
+        &mut self,
+        now: Now,
+        result: &WriteResult<RecordMeta>,
+        intent: Intent,
+    ) -> Command {
         match (result, intent) {
             (WriteResult::Applied, Intent::Resolve(_)) => done(CallResult::Reconciled),
             (WriteResult::Applied, _) => match self.knowledge.own().map(|own| own.state) {
@@ -560,7 +565,7 @@ impl Acquisition {
     }
 
     fn run_hook(&mut self, now: Now) -> Command {
-        let version = self.knowledge.seen().record().map(Header::version);
+        let version = self.knowledge.seen().record().map(RecordMeta::version);
         match &self.resolution {
             Some((judged, resolution)) if version.as_ref() == Some(judged) => {
                 let resolution = *resolution;
@@ -664,7 +669,7 @@ impl Acquisition {
     /// Whether a resolution may have been applied to another version than the one seen last. If so, the call
     /// begins no other write, because two finished records of one owner would be indistinguishable.
     fn may_have_resolved_another(&self) -> bool {
-        let seen = self.knowledge.seen().record().map(Header::version);
+        let seen = self.knowledge.seen().record().map(RecordMeta::version);
         self.doubtful_resolution.is_some() && self.doubtful_resolution != seen
     }
 
@@ -726,7 +731,7 @@ impl Acquisition {
 
     fn lease_write(&mut self, stamp: Stamp, intent: Intent, term: LeaseTerm) -> Write {
         let state = State::Pending { lease_expires_at: term.lease_expires_at };
-        let pending = self.header(stamp, state, None, term.expires_at);
+        let pending = self.meta(stamp, state, None, term.expires_at);
         let at = *self.resolved_at.get_or_insert(stamp.at);
         let retained = at.plus(self.rules.retention).seconds_up();
         self.retention.stamped(stamp);
@@ -746,17 +751,17 @@ impl Acquisition {
                 (Kind::StampAgain, if may_shorten { self.held() } else { stamped }, pending)
             }
             Intent::Resolve(Resolution::Completed) => {
-                let record = self.header(stamp, State::Completed, Some(at), retained);
+                let record = self.meta(stamp, State::Completed, Some(at), retained);
                 let unchanged = self.unchanged().unless(FaultPoint::SettleUnfenced);
                 (Kind::ResolveCompleted, unchanged, record)
             }
             Intent::Resolve(Resolution::Committed) => {
-                let record = self.header(stamp, State::Completed, Some(at), retained);
+                let record = self.meta(stamp, State::Completed, Some(at), retained);
                 let unchanged = self.unchanged().unless(FaultPoint::HookCommitUnfenced);
                 (Kind::ResolveByCommit, unchanged, record)
             }
             Intent::Resolve(Resolution::Failed | Resolution::Execute | Resolution::Refuse) => {
-                let record = self.header(stamp, State::Failed, Some(at), retained);
+                let record = self.meta(stamp, State::Failed, Some(at), retained);
                 (Kind::ResolveFailed, self.unchanged(), record)
             }
         };
@@ -781,14 +786,14 @@ impl Acquisition {
         Condition::held_by(*self.knowledge.me())
     }
 
-    fn header(
+    fn meta(
         &self,
         stamp: Stamp,
         state: State,
         completed_at: Option<Timestamp>,
         expires_at: i64,
-    ) -> Header {
-        self.attempts.header(self.knowledge.me(), stamp.at, state, completed_at, expires_at)
+    ) -> RecordMeta {
+        self.attempts.meta(self.knowledge.me(), stamp.at, state, completed_at, expires_at)
     }
 
     fn dispatch(&mut self, now: Now, write: Write, intent: Intent) -> Command {
@@ -889,8 +894,8 @@ impl Acquisition {
         let retained = stamp.at.plus(self.rules.retention).seconds_up();
         // No handler has seen the attempt, so its number is used again.
         let attempt = self.attempts.number.saturating_sub(1);
-        let failed = self.header(stamp, State::Failed, Some(stamp.at), retained);
-        let restored = restored(self.taken_over.as_ref(), &Header { attempt, ..failed });
+        let failed = self.meta(stamp, State::Failed, Some(stamp.at), retained);
+        let restored = restored(self.taken_over.as_ref(), &RecordMeta { attempt, ..failed });
         let record = restored.unwrap_or_else(|| self.released(stamp));
         let condition = match self.knowledge.seen() {
             Seen::Record(_) => self.held(),
@@ -908,7 +913,12 @@ impl Acquisition {
 
     /// A rejected undo has shown the record. If this call owns it, the call undoes again. If an acquisition
     /// may still be applied to the record, the call replaces its version.
-    fn after_undo(&mut self, now: Now, result: &WriteResult<Header>, reason: Reason) -> Command {
+    fn after_undo(
+        &mut self,
+        now: Now,
+        result: &WriteResult<RecordMeta>,
+        reason: Reason,
+    ) -> Command {
         let has_seen = matches!(result, WriteResult::Rejected(Some(_)));
         let is_last = self.undo_tries == MAX_UNDO_TRIES;
         if !has_seen || is_last || !self.knowledge.may_hold_key() {
@@ -924,10 +934,10 @@ impl Acquisition {
     }
 
     /// A record that no call owns. The attempt does not count, because no handler has seen it.
-    fn released(&self, stamp: Stamp) -> Header {
+    fn released(&self, stamp: Stamp) -> RecordMeta {
         let attempt = self.attempts.number.saturating_sub(1);
         let expires_at = released_until(stamp.at, stamp.at);
-        Header { attempt, ..self.header(stamp, State::Released, None, expires_at) }
+        RecordMeta { attempt, ..self.meta(stamp, State::Released, None, expires_at) }
     }
 }
 

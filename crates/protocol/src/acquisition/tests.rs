@@ -15,7 +15,7 @@ fn transaction() -> Acquisition {
     Acquisition::new(ME, Goal::Transact, rules(), now())
 }
 
-fn reply(result: WriteResult<Header>) -> Reply {
+fn reply(result: WriteResult<RecordMeta>) -> Reply {
     Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
 }
 
@@ -29,7 +29,7 @@ fn sent(command: Command) -> Write {
 }
 
 /// A transaction in doubt. It required the version of `seen`, or an absent record.
-fn in_doubt(seen: Option<Header>) -> Acquisition {
+fn in_doubt(seen: Option<RecordMeta>) -> Acquisition {
     let mut acquisition = transaction();
     acquisition.knowledge.see(seen);
     let write = sent(acquisition.transact(now(), Intent::TakeOver));
@@ -60,7 +60,7 @@ fn an_answer_past_its_retention_is_replaced_like_an_absent_record() {
         let mut acquisition = in_doubt(seen.clone());
         let write = sent(acquisition.end(now(), Reason::TimedOut));
         assert!(write.condition.holds(seen.as_ref()));
-        let Header { owner, state, attempt, .. } = write.record;
+        let RecordMeta { owner, state, attempt, .. } = write.record;
         assert_eq!((owner, state, attempt), (ME.alternate(), State::Released, 0));
         let ended = acquisition.replied(now(), &reply(WriteResult::Applied));
         // If the record was absent, the transaction may have been applied and then deleted.
@@ -273,7 +273,7 @@ fn an_outage_after_a_stale_read_of_steps_forbids_a_run_without_a_record() {
     let minute = after(Duration::from_secs(60));
     for (steps, obstacle) in [(None, Obstacle::Nothing), (Some(1), Obstacle::MustNotRun)] {
         let mut acquisition = Acquisition::new(ME, Goal::Own, rules(), minute);
-        let abandoned = Header { steps, ..pending(OTHER) };
+        let abandoned = RecordMeta { steps, ..pending(OTHER) };
         let write = acquisition.after_stale_read(minute, Some(&abandoned));
         assert_eq!(sent(write).condition, Condition::absent());
         assert_eq!(acquisition.obstacle, obstacle);
@@ -362,13 +362,13 @@ fn a_call_distinguishes_its_last_transaction_from_an_earlier_one_by_its_time() {
 #[test]
 fn a_finished_record_whose_retention_was_extended_is_not_replaced() {
     for state in [State::Completed, State::Failed] {
-        let over = Header { expires_at: 1, ..record(OTHER, state) };
+        let over = RecordMeta { expires_at: 1, ..record(OTHER, state) };
         let mut acquisition = acquisition();
         acquisition.knowledge.see(Some(over.clone()));
         let replacement = sent(acquisition.decide(now()));
         assert_eq!(replacement.kind, Kind::Replace);
         assert!(replacement.condition.holds(Some(&over)));
-        let extended = Header { expires_at: 2, ..over };
+        let extended = RecordMeta { expires_at: 2, ..over };
         assert!(!replacement.condition.holds(Some(&extended)));
     }
 }
@@ -380,7 +380,7 @@ fn a_hook_judges_each_version_once() {
     assert_eq!(acquisition.run_hook(now()), Command::Return(Next::RunHook));
     let _ = acquisition.resolved(now(), Resolution::Completed);
     assert_eq!(sent(acquisition.run_hook(now())).record.state, State::Completed);
-    acquisition.knowledge.see(Some(Header { steps: Some(1), ..pending(OTHER) }));
+    acquisition.knowledge.see(Some(RecordMeta { steps: Some(1), ..pending(OTHER) }));
     assert_eq!(acquisition.run_hook(now()), Command::Return(Next::RunHook));
 }
 
@@ -414,7 +414,7 @@ fn the_version_that_a_transaction_in_doubt_requires_is_replaced_until_that_is_co
     let timed_out = nothing(Reason::TimedOut);
     let mut acquisition = in_doubt(Some(replaced.clone()));
     let write = sent(acquisition.end(now(), Reason::TimedOut));
-    assert_eq!(write.record, Header { owner: ME.alternate(), ..replaced.clone() });
+    assert_eq!(write.record, RecordMeta { owner: ME.alternate(), ..replaced.clone() });
     let unknown = reply(WriteResult::Unknown(Cause::Outage));
     let pause = acquisition.replied(now(), &unknown);
     assert!(matches!(pause, Command::Pause { .. }), "{pause:?}");
@@ -423,11 +423,11 @@ fn the_version_that_a_transaction_in_doubt_requires_is_replaced_until_that_is_co
     let finish = |result| acquisition.clone().replied(now(), &reply(result));
     assert_eq!(finish(WriteResult::Applied), timed_out);
     assert_eq!(finish(WriteResult::Rejected(Some(write.record.clone()))), timed_out);
-    let taken_over = Header { attempt: 2, ..pending(OTHER) };
+    let taken_over = RecordMeta { attempt: 2, ..pending(OTHER) };
     assert_eq!(finish(WriteResult::Rejected(Some(taken_over.clone()))), timed_out);
     for shown in [
         pending(OTHER),
-        Header { created_at: START.wall.shifted(1), ..taken_over },
+        RecordMeta { created_at: START.wall.shifted(1), ..taken_over },
         record(OTHER, State::Released),
     ] {
         let ended = finish(WriteResult::Rejected(Some(shown.clone())));

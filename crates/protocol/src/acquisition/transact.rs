@@ -7,7 +7,7 @@ use super::{
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::knowledge::Seen;
 use crate::machine::{Cause, WriteResult};
-use crate::record::{Header, State};
+use crate::record::{RecordMeta, State};
 use crate::rules::MIN_LIMIT;
 use crate::time::{Now, Timestamp};
 use crate::write::{Kind, Write};
@@ -62,7 +62,7 @@ impl Acquisition {
         let retained = stamp.at.plus(self.rules.retention).seconds_up();
         transact.expires_at = transact.expires_at.max(retained);
         let (has_items, expires_at) = (transact.has_items, transact.expires_at);
-        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
+        let record = self.meta(stamp, State::Completed, Some(completed_at), expires_at);
         let condition = self.unchanged();
         let (kind, condition) = if has_items {
             (Kind::Transact, condition.unless(FaultPoint::TransactUnfenced))
@@ -75,7 +75,7 @@ impl Acquisition {
     pub(super) fn after_transaction(
         &mut self,
         now: Now,
-        result: &WriteResult<Header>,
+        result: &WriteResult<RecordMeta>,
         write: Write,
         intent: Intent,
     ) -> Command {
@@ -146,7 +146,7 @@ impl Acquisition {
     pub(super) fn after_superseding(
         &mut self,
         now: Now,
-        result: &WriteResult<Header>,
+        result: &WriteResult<RecordMeta>,
         write: &Write,
     ) -> Command {
         match result {
@@ -172,7 +172,7 @@ impl Acquisition {
             Seen::Nothing | Seen::Absent | Seen::Record(_) => {
                 let stamp = now.stamp()?;
                 self.retention.stamped(stamp);
-                let record = Header { owner: unowned, attempt: 0, ..self.released(stamp) };
+                let record = RecordMeta { owner: unowned, attempt: 0, ..self.released(stamp) };
                 let condition = self.unchanged();
                 return Some(Write { kind: Kind::SupersedeByRelease, condition, record });
             }
@@ -182,10 +182,10 @@ impl Acquisition {
             // because a renewal only moves an end later: none restores the end that the transaction requires.
             State::Pending { lease_expires_at } => {
                 let state = State::Pending { lease_expires_at: lease_expires_at.shifted(1) };
-                Header { state, ..seen.clone() }
+                RecordMeta { state, ..seen.clone() }
             }
             State::Completed | State::Failed | State::Released => {
-                Header { owner: unowned, ..seen.clone() }
+                RecordMeta { owner: unowned, ..seen.clone() }
             }
         };
         Some(Write { kind: Kind::Supersede, condition: self.unchanged(), record })

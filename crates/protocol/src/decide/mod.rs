@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::owner::OwnerId;
 use crate::policy::{Failure, Takeover};
-use crate::record::{Header, State};
+use crate::record::{RecordMeta, State};
 use crate::rules::Rules;
 use crate::time::Timestamp;
 
@@ -42,7 +42,12 @@ pub enum Decision {
 }
 
 /// Decides by the record and by `now`, the store time of the response that returned it.
-pub fn decide(record: Option<&Header>, me: &OwnerId, now: Timestamp, rules: &Rules) -> Decision {
+pub fn decide(
+    record: Option<&RecordMeta>,
+    me: &OwnerId,
+    now: Timestamp,
+    rules: &Rules,
+) -> Decision {
     let Some(record) = record else { return Decision::Create };
     let is_own = record.owner == *me && !is_broken(FaultPoint::ForgetOwnOwner);
     let lease_left = match record.state {

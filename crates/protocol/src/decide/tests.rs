@@ -11,8 +11,8 @@ fn owner(name: &str) -> OwnerId {
 }
 
 /// A record of the owner `theirs`, in its second attempt.
-fn record(state: State) -> Header {
-    Header {
+fn record(state: State) -> RecordMeta {
+    RecordMeta {
         owner: owner("theirs"),
         state,
         attempt: 2,
@@ -25,7 +25,7 @@ fn record(state: State) -> Header {
     }
 }
 
-fn pending(lease_expires_at: Timestamp) -> Header {
+fn pending(lease_expires_at: Timestamp) -> RecordMeta {
     record(State::Pending { lease_expires_at })
 }
 
@@ -43,16 +43,16 @@ const DEFAULT: Rules = Rules {
     request_timeout: Duration::from_secs(5),
 };
 
-fn decided(record: &Header, rules: &Rules) -> Decision {
+fn decided(record: &RecordMeta, rules: &Rules) -> Decision {
     decide(Some(record), &owner("mine"), NOW, rules)
 }
 
-fn by_default(record: &Header) -> Decision {
+fn by_default(record: &RecordMeta) -> Decision {
     decided(record, &DEFAULT)
 }
 
 /// As [`decided`], with a hook.
-fn with_hook(record: &Header, rules: &Rules) -> Decision {
+fn with_hook(record: &RecordMeta, rules: &Rules) -> Decision {
     decide(Some(record), &owner("mine"), NOW, &Rules { reconciles: true, ..*rules })
 }
 
@@ -65,9 +65,9 @@ fn no_record_is_created() {
 #[test]
 fn an_own_pending_record_is_acquired_with_its_lease() {
     for lease_expires_at in [LATER, EARLIER] {
-        let own = Header { owner: owner("mine"), ..pending(lease_expires_at) };
+        let own = RecordMeta { owner: owner("mine"), ..pending(lease_expires_at) };
         assert_eq!(by_default(&own), Decision::Acquired { lease_expires_at });
-        let past = Header { expires_at: 1, ..own };
+        let past = RecordMeta { expires_at: 1, ..own };
         assert_eq!(by_default(&past), Decision::Acquired { lease_expires_at });
     }
 }
@@ -75,27 +75,27 @@ fn an_own_pending_record_is_acquired_with_its_lease() {
 #[test]
 fn past_retention_counts_as_absent() {
     for state in [State::Completed, State::Failed, pending(EARLIER).state, State::Released] {
-        let gone = Header { expires_at: 999, ..record(state) };
+        let gone = RecordMeta { expires_at: 999, ..record(state) };
         assert_eq!(by_default(&gone), Decision::Replace { attempts: 0 });
     }
 }
 
 #[test]
 fn the_second_of_expiry_still_counts() {
-    let at = Header { expires_at: 1000, ..record(State::Completed) };
+    let at = RecordMeta { expires_at: 1000, ..record(State::Completed) };
     assert_eq!(by_default(&at), Decision::Replay);
 }
 
 #[test]
 fn a_live_lease_outlives_the_retention() {
-    let live = Header { expires_at: 1, ..pending(LATER) };
+    let live = RecordMeta { expires_at: 1, ..pending(LATER) };
     assert!(matches!(by_default(&live), Decision::InProgress { .. }));
 }
 
 #[test]
 fn another_payload_is_a_mismatch_in_every_state() {
     for state in [State::Completed, State::Failed, pending(EARLIER).state, pending(LATER).state] {
-        let other = Header { is_same_request: false, ..record(state) };
+        let other = RecordMeta { is_same_request: false, ..record(state) };
         assert_eq!(by_default(&other), Decision::Mismatch);
     }
 }
@@ -142,7 +142,8 @@ fn a_kept_failure_runs_again_until_its_attempts_are_used() {
 #[test]
 fn a_released_record_is_replaced_by_any_owner_and_request() {
     for (name, is_same_request) in [("theirs", true), ("theirs", false), ("mine", true)] {
-        let released = Header { owner: owner(name), is_same_request, ..record(State::Released) };
+        let released =
+            RecordMeta { owner: owner(name), is_same_request, ..record(State::Released) };
         assert_eq!(by_default(&released), Decision::Replace { attempts: 2 });
         assert_eq!(released.version().status, Status::Released);
     }
@@ -153,7 +154,7 @@ fn released_attempts_do_not_count_for_the_limit() {
     for (max_attempts, expected) in [(1, Decision::ReplayFailure), (2, Decision::TakeOver)] {
         let rules = Rules { failure: Failure::Retain { max_attempts }, ..DEFAULT };
         for found in [record(State::Failed), pending(EARLIER)] {
-            let found = Header { released_attempts: 1, ..found };
+            let found = RecordMeta { released_attempts: 1, ..found };
             assert_eq!(decided(&found, &rules), expected);
         }
     }
@@ -170,8 +171,8 @@ fn a_hook_replaces_the_takeover_policy() {
 #[test]
 fn a_hook_judges_only_abandoned_operations() {
     let rules = DEFAULT;
-    let gone = Header { expires_at: 1, ..pending(EARLIER) };
-    let another = Header { is_same_request: false, ..pending(EARLIER) };
+    let gone = RecordMeta { expires_at: 1, ..pending(EARLIER) };
+    let another = RecordMeta { is_same_request: false, ..pending(EARLIER) };
     assert_eq!(with_hook(&gone, &rules), Decision::Replace { attempts: 0 });
     assert_eq!(with_hook(&record(State::Released), &rules), Decision::Replace { attempts: 2 });
     assert_eq!(with_hook(&another, &rules), Decision::Mismatch);
@@ -183,7 +184,7 @@ fn a_hook_judges_only_abandoned_operations() {
 #[test]
 fn an_own_finished_record_was_written_by_this_call() {
     for state in [State::Completed, State::Failed] {
-        let own = Header { owner: owner("mine"), ..record(state) };
+        let own = RecordMeta { owner: owner("mine"), ..record(state) };
         assert_eq!(with_hook(&own, &DEFAULT), Decision::Finished);
     }
 }

@@ -65,7 +65,7 @@ impl Tenure {
         self.completed_at = Some(completed_at);
         let condition = if self.is_protected { self.held() } else { self.completable() };
         let expires_at = self.expires_at(completed_at);
-        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
+        let record = self.meta(stamp, State::Completed, Some(completed_at), expires_at);
         let write = Write { kind: Kind::Commit, condition, record };
         (write, Purpose::Commit { completed_at })
     }
@@ -108,7 +108,7 @@ impl Tenure {
         let LeaseTerm { lease_expires_at, expires_at } = later.unlike(&self.corrected);
         let state = State::Pending { lease_expires_at };
         let me = self.knowledge.me();
-        let record = self.attempts.header(me, lease_expires_at, state, None, expires_at);
+        let record = self.attempts.meta(me, lease_expires_at, state, None, expires_at);
         Write { kind: Kind::CloseOff, condition: self.recorded_lease_held(), record }
     }
 

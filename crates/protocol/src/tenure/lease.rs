@@ -163,7 +163,7 @@ impl Tenure {
         condition: Condition,
     ) -> Write {
         let state = State::Pending { lease_expires_at: term.lease_expires_at };
-        let record = self.header(stamp, state, None, term.expires_at);
+        let record = self.meta(stamp, state, None, term.expires_at);
         Write { kind, condition, record }
     }
 

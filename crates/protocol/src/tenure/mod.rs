@@ -29,7 +29,7 @@ use crate::fault_point::{FaultPoint, is_broken};
 use crate::knowledge::{Knowledge, NoCompletion};
 use crate::lease::Window;
 use crate::machine::{Cause, Machine, Outcome, ReadResult, Reply, WriteResult};
-use crate::record::{Attempts, Header, State, Status, created_at, restored};
+use crate::record::{Attempts, RecordMeta, State, Status, created_at, restored};
 use crate::retention::{Retention, released_until};
 use crate::rules::Rules;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
@@ -214,7 +214,7 @@ pub struct Tenure {
     knowledge: Knowledge,
     /// `created_at` is `None` for an execution without a record, until its first write.
     attempts: Attempts,
-    taken_over: Option<Header>,
+    taken_over: Option<RecordMeta>,
     /// `None` if no record protects the execution, and after [`stop`](Self::stop).
     window: Option<Window>,
     is_protected: bool,
@@ -511,20 +511,20 @@ impl Tenure {
             self.completable().unless(FaultPoint::CompleteUnfenced)
         };
         let expires_at = self.expires_at(completed_at).max(kept_until);
-        let record = self.header(stamp, State::Completed, Some(completed_at), expires_at);
+        let record = self.meta(stamp, State::Completed, Some(completed_at), expires_at);
         (Write { kind: Kind::Complete, condition, record }, Purpose::Complete { completed_at })
     }
 
     fn end_write(&self, stamp: Stamp, end: EndWrite) -> Write {
         let expires_at = self.expires_at(stamp.at);
-        let failed = || self.header(stamp, State::Failed, Some(stamp.at), expires_at);
+        let failed = || self.meta(stamp, State::Failed, Some(stamp.at), expires_at);
         match end {
             EndWrite::Keep => self.keep(Kind::Keep, failed()),
             EndWrite::Undo => {
                 // A handler has seen the attempt, so its number is not used again. The attempt does not
                 // count.
                 let released_attempts = self.attempts.released.saturating_add(1);
-                let undone = Header { released_attempts, ..failed() };
+                let undone = RecordMeta { released_attempts, ..failed() };
                 match restored(self.taken_over.as_ref(), &undone) {
                     Some(record) => self.keep(Kind::Undo, record),
                     None => self.release(stamp),
@@ -538,7 +538,7 @@ impl Tenure {
         }
     }
 
-    fn keep(&self, kind: Kind, record: Header) -> Write {
+    fn keep(&self, kind: Kind, record: RecordMeta) -> Write {
         Write { kind, condition: self.held().unless(FaultPoint::KeepFailureUnfenced), record }
     }
 
@@ -555,9 +555,9 @@ impl Tenure {
         Write { kind: Kind::Release, condition, record: self.released(stamp) }
     }
 
-    fn released(&self, stamp: Stamp) -> Header {
+    fn released(&self, stamp: Stamp) -> RecordMeta {
         let until = released_until(stamp.at, self.lease_expires_at());
-        self.header(stamp, State::Released, None, until)
+        self.meta(stamp, State::Released, None, until)
     }
 
     fn held(&self) -> Condition {
@@ -568,14 +568,14 @@ impl Tenure {
         Condition::completable_by(*self.knowledge.me(), self.attempts.number)
     }
 
-    fn header(
+    fn meta(
         &self,
         stamp: Stamp,
         state: State,
         completed_at: Option<Timestamp>,
         expires_at: i64,
-    ) -> Header {
-        self.attempts.header(self.knowledge.me(), stamp.at, state, completed_at, expires_at)
+    ) -> RecordMeta {
+        self.attempts.meta(self.knowledge.me(), stamp.at, state, completed_at, expires_at)
     }
 
     fn send(&mut self, now: Now, mut write: Write, purpose: Purpose) -> Command {
@@ -676,7 +676,7 @@ impl Tenure {
     fn after_write(
         &mut self,
         now: Now,
-        result: &WriteResult<Header>,
+        result: &WriteResult<RecordMeta>,
         write: Write,
         purpose: Purpose,
     ) -> Command {
@@ -777,8 +777,11 @@ impl Tenure {
             write.kind == Kind::Complete || (write.kind == Kind::Commit && !self.is_protected);
         let is_later = seen.state == State::Released && seen.attempt > write.record.attempt;
         let condition = Condition::completable_by(*self.knowledge.me(), seen.attempt);
-        let record =
-            Header { attempt: seen.attempt, created_at: seen.created_at, ..write.record.clone() };
+        let record = RecordMeta {
+            attempt: seen.attempt,
+            created_at: seen.created_at,
+            ..write.record.clone()
+        };
         (accepts_released && is_later).then_some(Write { condition, record, ..*write })
     }
 

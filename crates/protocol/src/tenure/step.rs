@@ -4,7 +4,7 @@ use super::{EndWrite, Tenure};
 use crate::condition::Term;
 use crate::fault_point::FaultPoint;
 use crate::machine::{Command, Outcome, ReadResult, Reply, WriteResult};
-use crate::record::{Header, State};
+use crate::record::{RecordMeta, State};
 use crate::time::{Deadline, Now};
 use crate::tries::Tries;
 use crate::write::{Kind, Write};
@@ -88,7 +88,7 @@ impl StepWrite {
         &mut self,
         tenure: &mut Tenure,
         now: Now,
-        record: &Header,
+        record: &RecordMeta,
         has_step: bool,
     ) -> Command<StepResult> {
         if record.owner != *tenure.knowledge.me() {
@@ -117,9 +117,9 @@ impl StepWrite {
         let condition = if tenure.steps.have_map { held } else { held.and(Term::NoSteps) };
         let stamp = tenure.lease_expires_at();
         let state = State::Pending { lease_expires_at: stamp };
-        let record = tenure.attempts.header(tenure.knowledge.me(), stamp, state, None, 0);
+        let record = tenure.attempts.meta(tenure.knowledge.me(), stamp, state, None, 0);
         // Only the step is written.
-        let record = Header { steps: Some(1), ..record };
+        let record = RecordMeta { steps: Some(1), ..record };
         let write = Write { kind: Kind::Step, condition, record };
         Command::Send { write, limit: self.tries.limit(now) }
     }

@@ -12,8 +12,8 @@ fn lease_end() -> Timestamp {
     pending(ME).state.lease_expires_at().unwrap()
 }
 
-fn lasting_until(lease_expires_at: Timestamp) -> Header {
-    Header { state: State::Pending { lease_expires_at }, ..pending(ME) }
+fn lasting_until(lease_expires_at: Timestamp) -> RecordMeta {
+    RecordMeta { state: State::Pending { lease_expires_at }, ..pending(ME) }
 }
 
 /// An execution that holds a lease of 30 seconds, or has no record.
@@ -33,7 +33,7 @@ fn tenure_under(rules: Rules, is_protected: bool) -> Tenure {
     Tenure::new(grant, rules, window, now())
 }
 
-fn reply(result: WriteResult<Header>) -> Reply {
+fn reply(result: WriteResult<RecordMeta>) -> Reply {
     Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
 }
 
@@ -46,11 +46,11 @@ fn sent(command: Command) -> Write {
     write
 }
 
-fn rejected(record: Option<Header>) -> Reply {
+fn rejected(record: Option<RecordMeta>) -> Reply {
     reply(WriteResult::Rejected(record))
 }
 
-fn found(record: Option<Header>) -> Reply {
+fn found(record: Option<RecordMeta>) -> Reply {
     Reply { outcome: Outcome::Read(ReadResult::Found(record)), ..unknown() }
 }
 
@@ -215,7 +215,7 @@ fn a_lease_is_renewed_until_it_is_lost_or_over() {
     let renewed = renewals.replied(&mut tenure, at, &reply(WriteResult::Applied));
     assert_eq!(renewed, next(10));
     assert_eq!(tenure.window().map(|window| window.lease_expires_at), end);
-    let shown = |tenure: &mut Tenure, record: Header| {
+    let shown = |tenure: &mut Tenure, record: RecordMeta| {
         let mut renewals = Renewals::new(tenure, at).unwrap().0;
         let _ = renewal_of(renewals.begin(tenure, at));
         renewals.replied(tenure, at, &rejected(Some(record)))
@@ -326,8 +326,9 @@ fn a_commit_that_can_never_be_accepted_is_given_up_unless_an_earlier_try_is_in_d
 #[test]
 fn an_own_completed_record_is_the_completion_or_a_commit_if_one_was_sent() {
     let completed_record = record(ME, State::Completed);
-    let another = Header { completed_at: Some(START.wall.shifted(1)), ..completed_record.clone() };
-    let shown = |record: &Header| rejected(Some(record.clone()));
+    let another =
+        RecordMeta { completed_at: Some(START.wall.shifted(1)), ..completed_record.clone() };
+    let shown = |record: &RecordMeta| rejected(Some(record.clone()));
     let stored = completed(CompletionEnd::Stored);
     assert_eq!(completed_with(tenure(true), &shown(&completed_record)), stored);
     let committed = completed(CompletionEnd::Committed);
@@ -368,18 +369,18 @@ fn a_commit_is_lost_with_its_record_and_needs_none_without_protection() {
 
 #[test]
 fn a_commit_in_doubt_that_meets_another_owner_is_unknown_unless_it_can_no_longer_be_applied() {
-    let doubtful = |tenure: Tenure, record: Header| {
+    let doubtful = |tenure: Tenure, record: RecordMeta| {
         let shown = Reply { is_in_doubt: true, ..rejected(Some(record)) };
         committed_with(tenure, &shown)
     };
     // Each owner has taken over from the one before, so the commit was not applied.
-    let taken_over = Header { attempt: 2, ..pending(OTHER) };
+    let taken_over = RecordMeta { attempt: 2, ..pending(OTHER) };
     assert_eq!(doubtful(tenure(true), taken_over.clone()), committed(Over::LeaseLost));
     // The commit may have been applied, and its record removed.
     for record in [
         pending(OTHER),
         record(OTHER, State::Released),
-        Header { created_at: START.wall.shifted(1), ..taken_over.clone() },
+        RecordMeta { created_at: START.wall.shifted(1), ..taken_over.clone() },
     ] {
         assert_eq!(doubtful(tenure(true), record), committed(Over::Unknown));
     }
@@ -411,23 +412,26 @@ fn an_execution_without_a_record_is_created_later_than_the_record_it_has_seen() 
 
 #[test]
 fn a_completion_keeps_the_later_attempt_after_which_the_key_was_released() {
-    let later =
-        Header { attempt: 2, created_at: START.wall.shifted(1), ..record(OTHER, State::Released) };
+    let later = RecordMeta {
+        attempt: 2,
+        created_at: START.wall.shifted(1),
+        ..record(OTHER, State::Released)
+    };
     let mut owner = tenure(true);
     let first = sent(owner.complete(now(), 0, a_second()));
     assert!(first.condition.holds(Some(&record(OTHER, State::Released))));
     assert!(!first.condition.holds(Some(&later)));
     let again = sent(owner.replied(now(), &rejected(Some(later.clone()))));
     assert!(again.condition.holds(Some(&later)));
-    let Header { attempt, created_at, .. } = later.clone();
-    assert_eq!(again.record, Header { attempt, created_at, ..first.record.clone() });
-    let over = |seen: Header| {
+    let RecordMeta { attempt, created_at, .. } = later.clone();
+    assert_eq!(again.record, RecordMeta { attempt, created_at, ..first.record.clone() });
+    let over = |seen: RecordMeta| {
         let mut tenure = tenure(true);
         tenure.knowledge.see(Some(seen));
         tenure.completion_over_released(Some(&first))
     };
     assert!(over(record(OTHER, State::Released)).is_none());
-    assert!(over(Header { attempt: 2, ..record(OTHER, State::Completed) }).is_none());
+    assert!(over(RecordMeta { attempt: 2, ..record(OTHER, State::Completed) }).is_none());
 }
 
 #[test]
@@ -449,7 +453,7 @@ fn an_undone_attempt_that_a_handler_has_seen_is_counted_as_released() {
     tenure.taken_over = Some(record(OTHER, State::Failed));
     let undone = sent(tenure.end(now(), Verdict::NothingExecuted));
     assert_eq!(undone.condition, Condition::held_by(ME));
-    let Header { state, attempt, released_attempts, .. } = undone.record;
+    let RecordMeta { state, attempt, released_attempts, .. } = undone.record;
     assert_eq!((state, attempt, released_attempts), (State::Failed, 2, 1));
 }
 
@@ -483,7 +487,7 @@ fn step_after(tenure: &mut Tenure, reply: &Reply, has_step: bool) -> crate::Comm
 #[test]
 fn a_step_is_stored_once_for_its_owner() {
     let returns = crate::Command::Return;
-    let stepped = Header { steps: Some(1), ..pending(ME) };
+    let stepped = RecordMeta { steps: Some(1), ..pending(ME) };
     for (reply, has_step, expected) in [
         (reply(WriteResult::Applied), false, StepResult::Stored),
         // An earlier try was applied, and its response was lost.
@@ -505,7 +509,7 @@ fn a_step_that_meets_the_map_of_another_is_added_to_it() {
     let (mut step, first) = StepWrite::start(&mut tenure, now(), a_second());
     let crate::Command::Send { write, .. } = first else { panic!("{first:?}") };
     assert_eq!(write.condition, Condition::held_by(ME).and(Term::NoSteps));
-    let stepped = Header { steps: Some(1), ..pending(ME) };
+    let stepped = RecordMeta { steps: Some(1), ..pending(ME) };
     let again = step.replied(&mut tenure, now(), &rejected(Some(stepped.clone())), false);
     let crate::Command::Send { write, .. } = again else { panic!("{again:?}") };
     assert_eq!(write.condition, Condition::held_by(ME));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, MismatchedRecord};
-use crate::protocol::Header;
+use crate::protocol::RecordMeta;
 
 pub(crate) fn lease_lost() -> Error {
     let message = "the handler outlived its lease and another execution owns the key: this answer \
@@ -53,11 +53,11 @@ pub(crate) fn abandoned() -> Error {
     Error::new(ErrorKind::Abandoned, message)
 }
 
-pub(crate) fn mismatch(record: Option<&Header>) -> Error {
+pub(crate) fn mismatch(record: Option<&RecordMeta>) -> Error {
     let message = "the idempotency key was used before with a different request: use a new key";
-    let record = record.map(|header| MismatchedRecord {
-        created_at: header.created_at.to_system(),
-        attempt: header.attempt,
+    let record = record.map(|meta| MismatchedRecord {
+        created_at: meta.created_at.to_system(),
+        attempt: meta.attempt,
     });
     Error::new(ErrorKind::Mismatch, message).with_mismatched(record)
 }

@@ -9,14 +9,14 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::MutexGuard;
 
-use super::{items, json};
 use crate::answer::Answer;
+use crate::call::context::End;
+use crate::call::errors::{commit_unknown, lease_lost, nothing_committed};
+use crate::call::execution::{Execution, Inner};
+use crate::call::session::Session;
+use crate::call::transaction::{items, json};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Command, CommitEnd, NoCommit, Outcome, Over, ReadResult, TenureEnd, Tries};
-use crate::run::call::End;
-use crate::run::driver::Session;
-use crate::run::errors::{commit_unknown, lease_lost, nothing_committed};
-use crate::run::execution::{Execution, Inner};
 use crate::signals::Ending;
 
 /// A commit about to be sent.
@@ -92,7 +92,7 @@ impl Execution {
         self.commit_answer(Commit { stored: answer.clone(), answer, items }).await
     }
 
-    /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
+    /// Boxed, as [`acquire`](crate::call::acquiring::acquire) is.
     pub(crate) fn commit_answer(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
         let body = async move {
             let committed = self.lock_and_commit(commit).await;
@@ -130,7 +130,7 @@ impl Execution {
         }
         let now = core.table.clock.moment();
         self.tenure().may_commit().map_err(no_commit)?;
-        let (stored, record) = (call.answers.stored(stored), self.completed_header());
+        let (stored, record) = (call.answers.stored(stored), self.completed_meta());
         let (response, record_bytes) = core.place_answer(stored, call, &record, None).await?;
         let until = self.tenure().tries_until(now);
         items::prepare(&core.table, &call.key, record_bytes, &mut items)?;
@@ -246,6 +246,19 @@ impl Execution {
                 commit_unknown().into()
             }
         }
+    }
+
+    /// Commits the items of a call without a record.
+    async fn commit_items(&self, items: Vec<TransactWriteItem>) -> Result<(), Error> {
+        let (core, call) = (&self.inner.core, &self.inner.call);
+        let written = core.write_items(call, items).await;
+        let over = match &written {
+            Ok(()) => Some(Over::Committed),
+            Err(error) if error.is_outcome_unknown() => Some(Over::Unknown),
+            Err(_) => None,
+        };
+        self.tenure().items_ended(over);
+        written
     }
 
     /// The tries of a write or read of this execution that begins now.

@@ -8,13 +8,13 @@ use futures_util::stream::{self, Stream as _, StreamExt as _, TryStreamExt as _}
 
 use crate::answer::split::{AnswerParts, MAX_PARTS_IN_FLIGHT, digest};
 use crate::answer::{Answer, Manifest, Packed, Stored, Unstorable, pack, too_large};
+use crate::call::context::CallContext;
+use crate::call::core::Core;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::policy::Policy;
-use crate::protocol::{Header, MIN_LIMIT, Tries};
-use crate::run::call::CallContext;
-use crate::run::core::Core;
+use crate::protocol::{MIN_LIMIT, RecordMeta, Tries};
 use crate::signals;
 use crate::store::key::{PartName, RecordKey};
 use crate::store::record::{self, FAILED_BYTES};
@@ -41,7 +41,7 @@ impl Core {
         &self,
         answer: Answer,
         call: &CallContext,
-        record: &Header,
+        record: &RecordMeta,
         time: Option<Duration>,
     ) -> Result<(Stored, usize), Unstorable> {
         let CallContext { key, fingerprint, policy, .. } = call;

@@ -5,19 +5,19 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
 
 use crate::answer::{Answer, Stored, Unstorable, reason};
+use crate::call::cache::{Entry, Generation};
+use crate::call::context::CallContext;
+use crate::call::core::Core;
+use crate::call::hook::{Reconciled, Resolved};
+use crate::call::transaction::items;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Cause, Command, Form, Header, Kind, Machine, Outcome, ReadResult, Reply, State, Write,
+    Cause, Command, Form, Kind, Machine, Outcome, ReadResult, RecordMeta, Reply, State, Write,
     WriteResult,
 };
-use crate::run::cache::{Entry, Generation};
-use crate::run::call::CallContext;
-use crate::run::core::Core;
-use crate::run::hook::{Reconciled, Resolved};
-use crate::run::transaction::items;
 use crate::store::record::{
-    Item, OwnerId, Record, check_steps, completed_header, random_owner, steps_bytes,
+    Item, OwnerId, Record, check_steps, completed_meta, random_owner, steps_bytes,
 };
 use crate::store::{self, Consistency};
 
@@ -126,8 +126,8 @@ impl<'a> Session<'a> {
         let read = self.core.table.read(&self.call.key, consistency, limit).await;
         let found = read.outcome.map_err(|error| self.note_error(error));
         let result = match found.and_then(|item| self.decode(item)) {
-            Ok(header) if is_consistent => ReadResult::Found(header),
-            Ok(header) => ReadResult::Stale(header),
+            Ok(meta) if is_consistent => ReadResult::Found(meta),
+            Ok(meta) => ReadResult::Stale(meta),
             Err(cause) => ReadResult::Failed(cause),
         };
         Reply { outcome: Outcome::Read(result), is_in_doubt: false, time: read.time }
@@ -161,16 +161,16 @@ impl<'a> Session<'a> {
         cache.insert(call.key.as_str(), generation, entry)
     }
 
-    /// Keeps the record that a response has shown, and returns its header.
-    fn decode(&mut self, item: Option<Item>) -> Result<Option<Header>, Cause> {
+    /// Keeps the record that a response has shown, and returns what the machines read of it.
+    fn decode(&mut self, item: Option<Item>) -> Result<Option<RecordMeta>, Cause> {
         let record = item.map(|item| Record::decode(&self.core.table.schema, item)).transpose();
         match record {
             Ok(record) => {
-                let header = record.as_ref().map(|record| record.header(&self.call.fingerprint));
-                let own = header.as_ref().filter(|it| it.is_completed() && it.owner == self.me);
+                let meta = record.as_ref().map(|record| record.meta(&self.call.fingerprint));
+                let own = meta.as_ref().filter(|it| it.is_completed() && it.owner == self.me);
                 self.completed_until = own.map(|own| own.expires_at);
                 self.last = record;
-                Ok(header)
+                Ok(meta)
             }
             Err(error) if self.kind == SessionKind::Acquisition => {
                 self.note_error(error);
@@ -399,7 +399,7 @@ impl<'a> Session<'a> {
     /// The failure that an undo puts back: that of the record that was taken over.
     fn failure_before(&self) -> Option<&Stored> {
         let taken_over = self.taken_over.as_ref();
-        let failed = taken_over.filter(|record| record.header.state == State::Failed);
+        let failed = taken_over.filter(|record| record.meta.state == State::Failed);
         self.failure.as_ref().or_else(|| failed?.answer.as_ref())
     }
 
@@ -451,8 +451,8 @@ pub(crate) fn report_unstorable(kind: SessionKind, operation: &str, reason: &str
 }
 
 /// Represents a record that cannot be decoded.
-fn unknown_owner_record(me: &OwnerId) -> Header {
+fn unknown_owner_record(me: &OwnerId) -> RecordMeta {
     let epoch = Timestamp::from_millis(0);
-    let record = completed_header(me.alternate(), 0, epoch, 0);
-    Header { state: State::Failed, completed_at: None, is_same_request: false, ..record }
+    let record = completed_meta(me.alternate(), 0, epoch, 0);
+    RecordMeta { state: State::Failed, completed_at: None, is_same_request: false, ..record }
 }

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::answer::codec::Coding;
+use crate::call::at_most_once::sent_by;
 use crate::error::Error;
-use crate::run::at_most_once::sent_by;
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
 use crate::store::record::{Record, StoredSteps};
@@ -38,7 +38,7 @@ use crate::store::record::{Record, StoredSteps};
 /// }
 /// ```
 #[derive(Clone, derive_more::Debug)]
-#[debug("Abandoned {{ operation: {:?}, attempt: {}, .. }}", key.operation(), record.header.attempt)]
+#[debug("Abandoned {{ operation: {:?}, attempt: {}, .. }}", key.operation(), record.meta.attempt)]
 pub struct Abandoned {
     pub(crate) coding: Coding,
     pub(crate) key: RecordKey,
@@ -99,7 +99,7 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.record.header.attempt
+        self.record.meta.attempt
     }
 
     /// Returns when attempt 1 started, by DynamoDB's clock; after a release, when the next attempt started.
@@ -111,7 +111,7 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn created_at(&self) -> SystemTime {
-        self.record.header.created_at.to_system()
+        self.record.meta.created_at.to_system()
     }
 
     /// Returns when the last owner's lease expired, by DynamoDB's clock.
@@ -128,8 +128,8 @@ impl Abandoned {
     /// ```
     #[must_use]
     pub fn lease_ended_at(&self) -> SystemTime {
-        let header = &self.record.header;
-        header.state.lease_expires_at().unwrap_or(header.created_at).to_system()
+        let meta = &self.record.meta;
+        meta.state.lease_expires_at().unwrap_or(meta.created_at).to_system()
     }
 
     /// Returns the result of a step; `None` if the step is not done.

@@ -13,11 +13,11 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
+use crate::call::at_most_once::{SENT, sent_by};
+use crate::call::execution::Execution;
+use crate::call::user_code;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::protocol::{Command, StepResult, StepWrite};
-use crate::run::at_most_once::{SENT, sent_by};
-use crate::run::execution::Execution;
-use crate::run::user_code;
 use crate::store::record::{StoredStep, StoredSteps, steps_bytes};
 
 /// The longest name of a step, in bytes.
@@ -151,7 +151,7 @@ impl Execution {
     }
 
     /// Stores the result of a step, or only that it is done if the result cannot be stored.
-    /// Boxed, as [`acquire`](crate::run::caller::acquire) is.
+    /// Boxed, as [`acquire`](crate::call::acquiring::acquire) is.
     fn store<'a>(
         &'a self,
         name: &'a str,

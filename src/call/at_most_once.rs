@@ -10,12 +10,12 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::call::execution::Execution;
+use crate::call::steps::NotStored;
+use crate::call::user_code;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::protocol::time::{Interval, Timestamp};
-use crate::run::execution::Execution;
-use crate::run::steps::NotStored;
-use crate::run::user_code;
 use crate::store::record::StoredStep;
 
 /// In the name of a note, between the step's name and the attempt.

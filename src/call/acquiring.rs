@@ -1,9 +1,7 @@
 //! What a call does before a handler runs: it acquires its key, looks up the stored answer, or writes the
 //! whole operation as one transaction.
 
-mod reconcile;
-mod transaction;
-
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,25 +9,24 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::answer::{Answer, Stored};
+use crate::answer::{Answer, Stored, Unstorable};
+use crate::call::context::{CallContext, End, Replay};
+use crate::call::core::Core;
+use crate::call::errors::{abandoned, in_progress, mismatch, too_late};
+use crate::call::execution::{Execution, Storage};
+use crate::call::handler::RunOutcome;
+use crate::call::hook::{Abandoned, HookResult, Reconciled, Resolved};
+use crate::call::session::{Session, SessionKind};
+use crate::call::transaction::items;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::policy::FirstRequest;
+use crate::policy::{Completed, FirstRequest};
 use crate::protocol::{
-    Acquisition, CallResult, Command, Goal, Grant, MIN_LIMIT, Next, Reason, State, Window,
+    Acquisition, CallResult, Command, Goal, Grant, MIN_LIMIT, Next, Reason, Resolution, State,
+    Window,
 };
-use crate::run::call::{CallContext, End, Replay};
-use crate::run::core::Core;
-use crate::run::driver::{Session, SessionKind};
-use crate::run::errors::{abandoned, in_progress, mismatch, too_late};
-use crate::run::execution::Execution;
-use crate::run::hook::{Abandoned, Resolved};
 use crate::signals::{self, Ending};
-use crate::store::record::{Record, random_owner};
-
-pub(crate) use self::reconcile::acquire_with_hook;
-#[cfg(feature = "http")]
-pub(crate) use self::reconcile::hook_without_answers;
+use crate::store::record::{Record, completed_meta, random_owner};
 
 /// What a call that has not [ended](End) does next.
 #[derive(Debug)]
@@ -37,9 +34,9 @@ pub(crate) use self::reconcile::hook_without_answers;
 pub(crate) enum Progress {
     /// The call owns its key: run the handler.
     Acquired(Execution),
-    /// Run the hook, then continue with [`Step::Resolve`].
+    /// Run the hook, then continue with [`Action::Resolve`].
     Abandoned(Box<Abandoned>),
-    /// Nothing was written, for this reason. Continue with [`Step::Instead`].
+    /// Nothing was written, for this reason. Continue with [`Action::Instead`].
     ItemsRejected(Error),
     /// The answer of the hook or of the transaction is stored.
     Written,
@@ -47,8 +44,8 @@ pub(crate) enum Progress {
     NothingWritten,
 }
 
-/// The next step of a call.
-pub(crate) enum Step {
+/// What a call does next.
+pub(crate) enum Action {
     /// Acquires the key, or looks the answer up.
     Start,
     /// Writes what the hook has resolved.
@@ -56,7 +53,7 @@ pub(crate) enum Step {
     /// Writes the items and the completed record, unless the operation is completed already.
     Transact(Answer, Vec<TransactWriteItem>),
     /// Writes an answer without items, on the condition of the transaction. So DynamoDB applies at most
-    /// one of this write and the earlier tries of the transaction. Without an answer, the step ends once
+    /// one of this write and the earlier tries of the transaction. Without an answer, the action ends once
     /// no earlier try can be applied.
     Instead(Option<Answer>),
 }
@@ -69,8 +66,8 @@ pub(crate) fn acquire(
     call: CallContext,
 ) -> BoxFuture<'_, Result<Execution, End>> {
     let acquiring = async move {
-        let mut caller = Caller::new(core, &call, Goal::Own, false)?;
-        let Progress::Acquired(execution) = caller.perform(Step::Start).await? else {
+        let mut acquiring = Acquiring::new(core, &call, Goal::Own, false)?;
+        let Progress::Acquired(execution) = acquiring.perform(Action::Start).await? else {
             return Err(abandoned().into());
         };
         Ok(execution)
@@ -79,7 +76,7 @@ pub(crate) fn acquire(
 }
 
 /// A call until it owns its key or has a result.
-pub(crate) struct Caller<'a> {
+pub(crate) struct Acquiring<'a> {
     core: &'a Arc<Core>,
     call: &'a CallContext,
     goal: Goal,
@@ -87,7 +84,7 @@ pub(crate) struct Caller<'a> {
     session: Session<'a>,
 }
 
-impl<'a> Caller<'a> {
+impl<'a> Acquiring<'a> {
     /// An error if the deadline is over, except under `Goal::Own`, where the machine checks the deadline.
     pub(crate) fn new(
         core: &'a Arc<Core>,
@@ -110,19 +107,19 @@ impl<'a> Caller<'a> {
     }
 
     /// Boxed, as [`acquire`] is.
-    pub(crate) fn advance(&mut self, step: Step) -> BoxFuture<'_, Result<Progress, End>> {
-        self.perform(step).boxed()
+    pub(crate) fn advance(&mut self, action: Action) -> BoxFuture<'_, Result<Progress, End>> {
+        self.perform(action).boxed()
     }
 
-    /// Takes a step, and signals the end of the call, unless the call continues. Every call that runs no
+    /// Takes an action, and signals the end of the call, unless the call continues. Every call that runs no
     /// handler ends here.
-    async fn perform(&mut self, step: Step) -> Result<Progress, End> {
-        let progress = match step {
-            Step::Start => self.start().await,
-            Step::Resolve(resolved) => self.resolve(resolved).await,
-            Step::Transact(answer, items) => self.transact(answer, items).await,
-            Step::Instead(Some(answer)) => self.answer_without_items(answer).await,
-            Step::Instead(None) => {
+    async fn perform(&mut self, action: Action) -> Result<Progress, End> {
+        let progress = match action {
+            Action::Start => self.start().await,
+            Action::Resolve(resolved) => self.resolve(resolved).await,
+            Action::Transact(answer, items) => self.transact(answer, items).await,
+            Action::Instead(Some(answer)) => self.answer_without_items(answer).await,
+            Action::Instead(None) => {
                 let command = self.machine.no_answer(self.core.table.clock.moment());
                 self.proceed(command).await
             }
@@ -242,12 +239,12 @@ impl<'a> Caller<'a> {
 
     /// The answer in the record that was seen last.
     async fn replay(&mut self) -> Result<Replay, Error> {
-        let Some(Record { header, answer: Some(stored), .. }) = self.session.last.take() else {
+        let Some(Record { meta, answer: Some(stored), .. }) = self.session.last.take() else {
             return Err(self.session.take_error());
         };
         let answer = self.read_answer(stored).await?;
-        self.session.cache(header.expires_at, answer.clone());
-        Ok(Replay { answer, expires_at: header.expires_at })
+        self.session.cache(meta.expires_at, answer.clone());
+        Ok(Replay { answer, expires_at: meta.expires_at })
     }
 
     /// The end of a call that has run nothing and written nothing. `reason` says why.
@@ -260,18 +257,18 @@ impl<'a> Caller<'a> {
             }
             Reason::Free | Reason::ItemsRejected => return Ok(Progress::NothingWritten),
             Reason::Failed => {
-                let Some(Record { header, answer: Some(stored), .. }) = self.session.last.take()
+                let Some(Record { meta, answer: Some(stored), .. }) = self.session.last.take()
                 else {
                     return Err(End::FailureReplayed(None));
                 };
                 // Even if the failure cannot be read, nothing runs.
                 let failure = self.read_answer(stored).await?.available();
-                let expires_at = header.expires_at;
+                let expires_at = meta.expires_at;
                 let replay = failure.map(|answer| Replay { answer, expires_at });
                 return Err(End::FailureReplayed(replay));
             }
             Reason::InProgress { lease_left } => in_progress(lease_left),
-            Reason::Mismatch => mismatch(self.session.last.as_ref().map(|record| &record.header)),
+            Reason::Mismatch => mismatch(self.session.last.as_ref().map(|record| &record.meta)),
             Reason::Abandoned => abandoned(),
             Reason::DeadlineOver => too_late(),
             Reason::TimedOut => {
@@ -308,6 +305,135 @@ impl<'a> Caller<'a> {
                        all, ask again with the same key";
         Error::new(ErrorKind::OutcomeUnknown, message)
     }
+}
+
+/// A whole operation as one transaction. The record is never PENDING. DynamoDB cancels the transaction of a
+/// duplicate, and returns the record with the stored answer.
+impl Acquiring<'_> {
+    async fn transact(
+        &mut self,
+        answer: Answer,
+        mut items: Vec<TransactWriteItem>,
+    ) -> Result<Progress, End> {
+        if let Some(replay) = self.call.cached(self.core) {
+            return Err(End::Replayed(replay));
+        }
+        let (stored, record_bytes) = match self.place(answer).await {
+            Ok(placed) => placed,
+            Err(unstorable) => {
+                // The transaction is not sent, but an earlier call may have completed the operation.
+                *self = Self::new(self.core, self.call, Goal::LookUp, false)?;
+                return match self.send().await? {
+                    Progress::NothingWritten => Ok(Progress::ItemsRejected(unstorable.into())),
+                    found => Ok(found),
+                };
+            }
+        };
+        let (table, key) = (&self.core.table, &self.call.key);
+        if let Err(invalid) = items::prepare(table, key, record_bytes, &mut items) {
+            return Ok(Progress::ItemsRejected(invalid));
+        }
+        (self.session.answer, self.session.items) = (Some(stored), items);
+        self.send().await
+    }
+
+    async fn answer_without_items(&mut self, answer: Answer) -> Result<Progress, End> {
+        let stored = match self.place(answer).await {
+            Ok((stored, _)) => stored,
+            Err(unstorable) => return Ok(Progress::ItemsRejected(unstorable.into())),
+        };
+        (self.session.answer, self.session.items) = (Some(stored), Vec::new());
+        let command = self.machine.answer_without_items(self.core.table.clock.moment());
+        self.proceed(command).await
+    }
+
+    /// Chooses the form of an answer, which must lie in the record. Also returns the record's size.
+    async fn place(&self, answer: Answer) -> Result<(Stored, usize), Unstorable> {
+        let now = self.core.table.clock.guess();
+        // An estimate of the record, to compute its size.
+        let expires_at = now.plus(self.call.policy.retention).seconds_up();
+        let record = completed_meta(self.session.me, 1, now, expires_at);
+        let answer = self.call.answers.stored(answer);
+        self.core.place_answer(answer, self.call, &record, None).await
+    }
+}
+
+/// A hook resolves an abandoned operation.
+impl Acquiring<'_> {
+    async fn resolve(&mut self, resolved: Resolved) -> Result<Progress, End> {
+        let resolution = match resolved {
+            Reconciled::Completed(_) => Resolution::Completed,
+            Reconciled::Commit { .. } => Resolution::Committed,
+            Reconciled::Failed(_) => Resolution::Failed,
+            Reconciled::Execute => Resolution::Execute,
+            Reconciled::Refuse => Resolution::Refuse,
+        };
+        self.session.resolve(resolved);
+        let command = self.machine.resolved(self.core.table.clock.moment(), resolution);
+        self.proceed(command).await
+    }
+}
+
+/// Acquires the key, as [`acquire`](acquire) does, and runs a hook if the operation is abandoned.
+/// `resolved` converts the hook's resolution to its stored form. After an error of the hook, or the
+/// deadline, the call ends and nothing is written.
+pub(crate) async fn acquire_with_hook<T, E, Fut>(
+    core: &Arc<Core>,
+    call: CallContext,
+    hook: impl Fn(Abandoned) -> Fut,
+    resolved: impl Fn(&Reconciled<T, E>) -> Resolved,
+) -> Result<Execution, RunOutcome<T, E>>
+where
+    Fut: Future<Output = HookResult<T, E>>,
+{
+    if call.policy.completed == Completed::Release {
+        return Err(hook_without_answers().into());
+    }
+    let mut acquiring = Acquiring::new(core, &call, Goal::Own, true)?;
+    let (mut action, mut reconciled) = (Action::Start, None);
+    loop {
+        let abandoned = match (acquiring.advance(action).await?, reconciled) {
+            (Progress::Acquired(execution), _) => return Ok(execution),
+            (Progress::Abandoned(abandoned), _) => abandoned,
+            (
+                Progress::Written,
+                Some(Reconciled::Completed(value) | Reconciled::Commit { answer: value, .. }),
+            ) => {
+                let stored = Storage::Reconciled(acquiring.stored_until());
+                return Err(RunOutcome::Returned(value, stored));
+            }
+            (Progress::Written, Some(Reconciled::Failed(error))) => {
+                return Err(RunOutcome::Failed(error));
+            }
+            (Progress::Written | Progress::ItemsRejected(_) | Progress::NothingWritten, _) => {
+                return Err(abandoned().into());
+            }
+        };
+        // The hook ends before the deadline, so that its answer still reaches the caller in time.
+        let end = core.table.clock.now().plus(core.time_until(call.answer_by()));
+        let returned = core.table.clock.until(|| Some(end), hook(*abandoned)).await;
+        let Some(Ok(resolution)) = returned else {
+            call.ended(Ending::RECONCILE_FAILED, None);
+            return Err(match returned {
+                Some(Err(error)) => RunOutcome::Failed(error),
+                Some(Ok(_)) | None => out_of_time().into(),
+            });
+        };
+        action = Action::Resolve(resolved(&resolution));
+        reconciled = Some(resolution);
+    }
+}
+
+/// A hook finds the answer of an abandoned operation, and there is none.
+pub(crate) fn hook_without_answers() -> Error {
+    let message = "a reconcile hook and Completed::Release contradict each other: a hook's answer would be \
+                   stored, and Completed::Release stores none. Remove one of them";
+    Error::new(ErrorKind::Configuration, message)
+}
+
+fn out_of_time() -> Error {
+    let message = "the deadline came before the reconcile hook had an answer: nothing was written";
+    Error::new(ErrorKind::DeadlineExceeded, message)
 }
 
 fn unknown_record() -> Error {

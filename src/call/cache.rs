@@ -9,11 +9,11 @@ use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::answer::Answer;
+use crate::call::context::Replay;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::fingerprint::Fingerprint;
-use crate::run::call::Replay;
 
 /// An estimate of the size of an entry without its key and its answer.
 const ENTRY_BYTES: usize = 256;
@@ -141,12 +141,12 @@ mod tests {
 
     use super::*;
     use crate::answer::AnswerRules;
+    use crate::call::context::CallContext;
+    use crate::call::core::Core;
+    use crate::call::session::{Session, SessionKind};
     use crate::fault_injection::ClockShift;
     use crate::policy::Policy;
     use crate::protocol::time::Timestamp;
-    use crate::run::call::CallContext;
-    use crate::run::core::Core;
-    use crate::run::driver::{Session, SessionKind};
     use crate::store::key::RecordKey;
     use crate::store::record::OwnerId;
 

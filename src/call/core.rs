@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::answer::codec::Coding;
+use crate::call::cache::Cache;
 use crate::error::Error;
 use crate::policy::Policy;
-use crate::run::cache::Cache;
 use crate::signals::Log;
 use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
@@ -14,7 +14,7 @@ use crate::store::record::random_owner;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) table: Table,
-    /// Whether idempotency is [switched off](crate::Builder::disabled): a [call](super::call::CallContext) then
+    /// Whether idempotency is [switched off](crate::Builder::disabled): a [call](super::context::CallContext) then
     /// has no record.
     pub(crate) is_disabled: bool,
     pub(crate) policy: Policy,

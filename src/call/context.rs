@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::answer::{Answer, AnswerRules};
+use crate::call::core::Core;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Completed, Policy};
 use crate::protocol::{COMPLETION_MARGIN, Rules};
-use crate::run::core::Core;
 use crate::signals::{Ending, Signals};
 use crate::store::key::{RecordKey, Scope};
 
