@@ -108,6 +108,14 @@ impl From<Bytes> for Body {
     }
 }
 
+/// The answer or the failure in the record of another execution.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) answer: Answer,
+    /// When the record expires by DynamoDB's clock, in seconds since 1970.
+    pub(crate) expires_at: i64,
+}
+
 impl Answer {
     /// Returns the answer; `None` if it is not available.
     pub(crate) fn available(self) -> Option<Self> {

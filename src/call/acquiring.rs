@@ -9,8 +9,8 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use crate::answer::{Answer, Stored, Unstorable};
-use crate::call::context::{CallContext, End, Replay};
+use crate::answer::{Answer, Replay, Stored, Unstorable};
+use crate::call::context::{CallContext, End};
 use crate::call::core::Core;
 use crate::call::errors::{abandoned, in_progress, mismatch, too_late};
 use crate::call::execution::{Execution, Storage};

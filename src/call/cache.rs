@@ -8,8 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use quick_cache::sync::{Cache as Lru, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::answer::Answer;
-use crate::call::context::Replay;
+use crate::answer::{Answer, Replay};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::fault_injection::{FaultPoint, is_broken};

@@ -12,7 +12,7 @@ use tokio::sync::MutexGuard;
 use crate::answer::Answer;
 use crate::call::context::End;
 use crate::call::errors::{commit_unknown, lease_lost, nothing_committed};
-use crate::call::execution::{Execution, Inner};
+use crate::call::execution::{Committed, Execution, Inner};
 use crate::call::session::Session;
 use crate::call::transaction::{items, json};
 use crate::error::{Error, ErrorKind};
@@ -26,15 +26,6 @@ pub(crate) struct Commit {
     /// What repeats get.
     pub(crate) stored: Answer,
     pub(crate) items: Vec<TransactWriteItem>,
-}
-
-/// A commit that was sent.
-#[derive(Debug)]
-pub(crate) struct Committed {
-    /// What its caller gets.
-    answer: Answer,
-    /// Until when it is stored, in epoch seconds; `None` if it is not stored, or if that is unknown.
-    stored_until: Option<i64>,
 }
 
 impl Execution {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::answer::{Answer, AnswerRules};
+use crate::answer::{Answer, AnswerRules, Replay};
 use crate::call::core::Core;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -25,14 +25,6 @@ pub(crate) enum End {
     /// No answer, for this reason.
     #[from]
     NoAnswer(Error),
-}
-
-/// The answer or the failure in the record of another execution.
-#[derive(Debug)]
-pub(crate) struct Replay {
-    pub(crate) answer: Answer,
-    /// When the record expires by DynamoDB's clock, in seconds since 1970.
-    pub(crate) expires_at: i64,
 }
 
 /// One call of an operation.

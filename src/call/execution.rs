@@ -8,9 +8,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 
-use crate::answer::{Answer, Stored};
-use crate::call::commit::Committed;
-use crate::call::context::{CallContext, End, Replay};
+use crate::answer::{Answer, Replay, Stored};
+use crate::call::context::{CallContext, End};
 use crate::call::core::Core;
 use crate::call::errors::{commit_unknown, lease_lost, outcome_unknown};
 use crate::call::session::{Session, SessionKind, report_unstorable};
@@ -87,6 +86,15 @@ pub(crate) struct Inner {
     success: Ending,
     /// The ending so far.
     ending: Mutex<Ending>,
+}
+
+/// A commit that was sent.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    /// What its caller gets.
+    pub(crate) answer: Answer,
+    /// Until when it is stored, in epoch seconds; `None` if it is not stored, or if that is unknown.
+    pub(crate) stored_until: Option<i64>,
 }
 
 impl Execution {
