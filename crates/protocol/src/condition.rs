@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_owner_does_not_complete_a_record_that_was_released_after_a_later_attempt() {
+    fn a_slow_owner_does_not_complete_over_the_release_of_a_later_attempt_with_its_own_number() {
         let condition = Condition::completable_by(ME, 3);
         assert!(condition.holds(Some(&record(OTHER, State::Released, 3))));
         assert!(!condition.holds(Some(&record(OTHER, State::Released, 4))));

@@ -1,5 +1,5 @@
 //! What one call knows of its key: the writes that may still be applied, and the record that DynamoDB
-//! returned last.
+//! returned last. Renewals and steps are not noted: no delayed one of them acquires the key or ends the operation.
 
 use crate::condition::{Condition, Prospect};
 use crate::fault_point::{FaultPoint, is_broken};
@@ -14,8 +14,8 @@ pub struct Knowledge {
     /// The writes of this call that DynamoDB may still apply. A write stays here until a delayed copy of
     /// it would certainly be rejected.
     possible: Vec<Write>,
-    /// The commits and transactions of this call that DynamoDB may have applied, because their outcome is
-    /// unknown. An absent record proves nothing about them: it may have been deleted since.
+    /// The commits and transactions of this call, and answers that are stored in place of a transaction's, that
+    /// DynamoDB may have applied, because their outcome is unknown. An absent record proves nothing about them: it may have been deleted since.
     doubtful: Vec<Write>,
     seen: Seen,
 }

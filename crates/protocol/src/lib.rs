@@ -6,7 +6,8 @@
 //! [`Acquisition`] acquires a key, and [`Tenure`] is the time for which a handler holds it. Each returns [`Command`]s, and decides
 //! by its [`Knowledge`]. The program in `tests/search` explores every state that the machines can reach.
 //!
-//! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`] and [`Tenure`].
+//! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`], [`Tenure`], [`Renewals`] and
+//! [`StepWrite`].
 //! `docs/protocol.md` defines the words and the rules.
 //!
 //! This crate is not an interface for users, and it is not stable.

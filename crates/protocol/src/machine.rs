@@ -94,7 +94,8 @@ pub enum ReadResult<R, E = Cause> {
 #[must_use]
 pub enum WriteResult<R, E = Cause, I = ()> {
     Applied,
-    /// The write's condition failed. Contains the current record, if DynamoDB returned it.
+    /// The write's condition failed. Contains the current record. `None` if there is no record, or if the response
+    /// does not show it; a read tells which.
     Rejected(Option<R>),
     /// The caller's items do not allow the transaction. Nothing of it was applied.
     ItemsRejected(I),

@@ -102,7 +102,7 @@ impl Rules {
     }
 
     /// The window of the own lease, which a response has shown. `None` if the stamp is wrong, or if too
-    /// much of the lease is over ([`Lease::slack`]). In both cases the call stamps the lease again. For a
+    /// much of the lease is over ([`Lease::slack`]), or if store time is not known. Then the call stamps the lease again. For a
     /// lease that was renewed, `deadline` is `None`.
     pub fn window(
         &self,

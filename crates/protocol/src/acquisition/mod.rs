@@ -1,5 +1,23 @@
 //! The machine that acquires a key, or finds out why it cannot. An operation in one transaction is an
 //! acquisition whose write completes the record ([`Goal::Transact`]).
+//!
+//! # Driving an acquisition
+//!
+//! [`Acquisition::start`] returns the first [`Command`](crate::Command). The caller carries it out and passes the
+//! result to [`replied`](Acquisition::replied) or [`woke`](Acquisition::woke), until the machine returns a [`Next`]:
+//!
+//! - [`Next::Run`] and [`Next::RunUnprotected`]: the handler runs, under a [`Tenure`](crate::Tenure) of what
+//!   [`Acquisition::grant`] returns.
+//! - [`Next::RunHook`] and [`Next::AnswerForFailedCondition`]: user code runs, and its result begins the next command.
+//! - [`Next::Done`]: the call ends. What it has written is undone, or cannot be applied any more, or the result says
+//!   that this is unknown.
+//!
+//! # What an earlier owner can still write
+//!
+//! After a takeover, DynamoDB rejects every write of the earlier owner, because each requires its owner id in a PENDING
+//! record. There are two exceptions. Its completion is applied once the key is absent or released again, because its
+//! effect has happened. And if its renewal, step or completion comes first, DynamoDB rejects the takeover, which compares
+//! the [version](crate::Version).
 
 mod transact;
 
@@ -117,7 +135,8 @@ pub enum Reason {
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub knowledge: Knowledge,
-    /// The record that was taken over, if there was one.
+    /// The record that was taken over, if there was one. Without a record ([`Next::RunUnprotected`]), the call may
+    /// only have tried to.
     pub taken_over: Option<RecordMeta>,
     pub attempts: Attempts,
 }
@@ -130,7 +149,8 @@ pub struct Acquisition {
     waiting: Waiting,
     started: Uptime,
     budget: Deadline,
-    /// The tries of a transaction. They end before the budget is used up, so that a read can follow.
+    /// The tries of a transaction. They end before the budget is used up, so that a read can follow. Other calls
+    /// use only the pauses.
     tries: Tries,
     writes: u32,
     waits: Backoff,
@@ -196,7 +216,7 @@ enum Intent {
     },
     /// Continue the operation of another owner.
     TakeOver,
-    /// Correct the end of the own lease before anything runs.
+    /// Correct the end of the own lease before anything runs, or settle the call's earlier writes.
     Restamp {
         lease_expires_at: Timestamp,
     },
@@ -512,7 +532,8 @@ impl Acquisition {
         };
         let completed_at = record.and_then(|record| record.completed_at);
         let decision = decide(record, self.knowledge.me(), judging, &self.rules);
-        // What was seen earlier no longer counts. `InProgress` below notes a live lease again.
+        // What was seen earlier no longer counts, except what forbids a run. `InProgress` below notes a live lease
+        // again.
         match self.obstacle {
             Obstacle::Running(_) | Obstacle::Unjudged => self.obstacle = Obstacle::Nothing,
             Obstacle::Nothing | Obstacle::MustNotRun => {}

@@ -1,6 +1,7 @@
 //! Commits: the answer and the caller's items in one transaction.
 //!
-//! A commit requires the end of the lease that was seen last. While the handler runs, a write that moves this
+//! A commit requires the end of the lease that was seen last; that of an execution without a record requires that no
+//! other call holds the key. While the handler runs, a write that moves this
 //! end by a millisecond closes off a commit in doubt. DynamoDB applies only one of the two, and the
 //! handler keeps the key. Once the handler has returned, the write that fails the attempt closes the
 //! commit off.
@@ -11,6 +12,7 @@ use super::{
 use crate::condition::{Condition, Term};
 use crate::fault_point::{FaultPoint, is_broken};
 use crate::lease::LeaseTerm;
+use crate::machine::{Outcome, Reply, WriteResult};
 use crate::record::State;
 use crate::time::{Deadline, Now, Stamp, Timestamp};
 use crate::tries::Tries;
@@ -25,8 +27,8 @@ impl Tenure {
         }
     }
 
-    /// Notes that items are about to be sent without a record. Their outcome is unknown until
-    /// [`items_ended`](Self::items_ended).
+    /// Notes that the caller's items are about to be sent alone, because the call has no record (idempotency is
+    /// switched off). Their outcome is unknown until [`items_ended`](Self::items_ended).
     pub fn begin_items(&mut self) -> Result<(), NoCommit> {
         self.may_commit()?;
         self.stage = Stage::Over(Over::Unknown);
@@ -50,7 +52,7 @@ impl Tenure {
         self.completed_at
     }
 
-    /// Whether a commit of this execution may still be applied.
+    /// Whether a commit of this execution may have been applied, or may still be applied.
     pub fn has_commit_in_doubt(&self) -> bool {
         self.knowledge.may_transact()
     }
@@ -72,8 +74,8 @@ impl Tenure {
 
     /// The condition of a try of a commit.
     pub(super) fn require_recorded_lease(&mut self) -> Condition {
-        if !self.corrected.contains(&self.recorded_lease) {
-            self.corrected.push(self.recorded_lease);
+        if !self.used_ends.contains(&self.recorded_lease) {
+            self.used_ends.push(self.recorded_lease);
         }
         if is_broken(FaultPoint::CommitAnyStatus) {
             return Condition::all(&[Term::Owner(*self.knowledge.me())]);
@@ -85,10 +87,13 @@ impl Tenure {
         self.held().and(Term::LeaseExpiresAt(self.recorded_lease))
     }
 
-    /// Notes the end of the lease, if the last response has shown it.
-    pub(super) fn note_lease(&mut self) {
-        let own = self.knowledge.own().and_then(|own| own.state.lease_expires_at());
-        self.recorded_lease = own.unwrap_or(self.recorded_lease);
+    /// Notes the end of the lease, if this response shows it. A renewal may have moved it since an earlier one.
+    pub(super) fn note_lease(&mut self, reply: &Reply) {
+        let was_applied = reply.outcome == Outcome::Write(WriteResult::Applied);
+        if was_applied || reply.outcome.record().is_some() {
+            let own = self.knowledge.own().and_then(|own| own.state.lease_expires_at());
+            self.recorded_lease = own.unwrap_or(self.recorded_lease);
+        }
     }
 
     /// Makes sure that a commit in doubt was applied, or cannot be applied any more. An execution without a
@@ -105,7 +110,7 @@ impl Tenure {
     fn closing_write(&self) -> Write {
         // The write changes only the lease.
         let later = LeaseTerm { lease_expires_at: self.recorded_lease.shifted(1), expires_at: 0 };
-        let LeaseTerm { lease_expires_at, expires_at } = later.unlike(&self.corrected);
+        let LeaseTerm { lease_expires_at, expires_at } = later.unlike(&self.used_ends);
         let state = State::Pending { lease_expires_at };
         let me = self.knowledge.me();
         let record = self.attempts.meta(me, lease_expires_at, state, None, expires_at);
@@ -122,8 +127,9 @@ impl Tenure {
         self.retry(now, Some(write), Purpose::CloseOff { completed_at })
     }
 
-    /// Forbids further commits and steps, because the handler has returned. If a commit has ended the
-    /// operation, its result is returned. The write of a failure resolves a commit whose future was dropped.
+    /// The handler has returned: [`may_commit`](Self::may_commit) allows no further commit, and
+    /// [`is_over`](Self::is_over) tells the caller to begin no step. If a commit has ended the operation, its result
+    /// is returned. The write of a failure resolves a commit whose future was dropped.
     /// `None` if the handler's result counts.
     pub fn close(&mut self, now: Now) -> Option<Command> {
         let interrupted = self.interrupted();
@@ -136,7 +142,8 @@ impl Tenure {
 
     /// Like [`close`](Self::close), for a handler that was stopped at the end of its lease. A commit in doubt
     /// is only read, not resolved. A failed or released record would let the operation run again at once,
-    /// whatever else the handler had done. `None` if no commit has ended the operation.
+    /// whatever else the handler had done. `None` if there is no commit, or none was applied: the call ends as one
+    /// whose lease has expired.
     pub fn expire(&mut self, now: Now) -> Option<Command> {
         let interrupted = self.interrupted();
         match self.stage {
@@ -144,8 +151,8 @@ impl Tenure {
             Stage::Over(over) => return Some(Command::Return(TenureEnd::Over(over))),
             Stage::Open | Stage::Closed => self.stage = Stage::Closed,
         }
-        interrupted?;
-        Some(self.look_for(now, Purpose::FindCommit))
+        let completed_at = interrupted?;
+        Some(self.look_for(now, Purpose::FindCommit { completed_at }))
     }
 
     /// The time of a commit whose future was dropped before it had a result.

@@ -27,7 +27,8 @@ pub struct Renewals {
 pub enum Renewal {
     /// The next one begins after this time.
     Next(Duration),
-    /// It was the last one: the operation has ended, or a write that may end it is in flight.
+    /// It was the last one: the operation has ended, a write that may end it is in flight, a commit was dropped, the
+    /// handler was stopped, or store time is not known.
     Ended,
     /// Another owner has the record, or it was deleted. The handler is stopped.
     Lost,
@@ -36,7 +37,8 @@ pub enum Renewal {
 /// The result of a write that renews the lease.
 enum Renewed {
     Right,
-    /// Applied with a wrong end, because a clock has jumped.
+    /// The record has this end, and store time does not prove that it is right: a clock has jumped, or the response
+    /// was slow.
     Wrong(Timestamp),
     Failed,
     Ended,
@@ -98,14 +100,14 @@ impl Tenure {
         self.window
     }
 
-    /// Whether a renewal, a step or a commit has found that another owner has the record, or that it was
-    /// deleted.
+    /// Whether a renewal or a step has found that another owner has the record, or that it was deleted; or a commit
+    /// has, and was not applied.
     pub const fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// When the handler is stopped: it is not polled from then on. `None` if it is stopped now, because the
-    /// lease is lost.
+    /// When the handler is stopped: it is not polled from then on. `None` if it is stopped now, because the lease is
+    /// lost. Only for an execution with a record: one without a record has no lease.
     pub fn runs_until(&self) -> Option<Deadline> {
         let end = self.window.map(|window| window.end);
         end.filter(|_| !self.is_lost)
@@ -133,7 +135,7 @@ impl Tenure {
         self.window?;
         let stamp = now.stamp()?;
         let term =
-            self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.corrected);
+            self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.used_ends);
         let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
         let may_shorten = is_broken(FaultPoint::RenewalMayShorten);
         let condition = if may_shorten { self.held() } else { self.held().and(is_shorter) };
@@ -145,11 +147,11 @@ impl Tenure {
     /// new end is never before the end of that lease.
     pub(super) fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
         let (held, stamp) = (self.window?, now.stamp()?);
-        if !self.corrected.contains(&wrong) {
-            self.corrected.push(wrong);
+        if !self.used_ends.contains(&wrong) {
+            self.used_ends.push(wrong);
         }
         let term = self.rules.renewal_term(stamp, self.rules.renewed_length());
-        let term = term.not_before(held.lease_expires_at).unlike(&self.corrected);
+        let term = term.not_before(held.lease_expires_at).unlike(&self.used_ends);
         let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
         let stamped = if is_broken(FaultPoint::RestampMayShorten) { self.held() } else { stamped };
         Some(self.lease_write(Kind::StampAgain, stamp, term, stamped))
@@ -188,7 +190,8 @@ impl Tenure {
             Outcome::Read(_) | Outcome::Write(_) => return Renewed::Failed,
         };
         let Some(lease_expires_at) = lease_expires_at else {
-            // A write that finishes or releases the record may be in flight. Its result decides.
+            // A write that finishes or releases the record may be in flight, and its result decides. After a
+            // dropped commit, the end of the window stops the handler.
             if self.waiting != Waiting::Nothing || self.is_over() {
                 return Renewed::Ended;
             }

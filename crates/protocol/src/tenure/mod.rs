@@ -1,16 +1,21 @@
 //! The machine of an owner that holds its key: it renews the lease, commits, and at the end stores the answer,
-//! keeps the failure or releases the key. An owner never sends both a completion and a release.
+//! keeps the failure or releases the key.
+//!
+//! A *commit* stores an answer while the handler runs, together with the caller's items. A *completion* stores the
+//! handler's answer after it has returned. An owner never sends both a completion and a release, because a completion
+//! also accepts a RELEASED record.
 //!
 //! # Driving a tenure
 //!
 //! 1. [`Tenure::new`] takes what the acquisition has [granted](crate::Acquisition::grant), and the handler
 //!    begins. It is polled only before [`Tenure::runs_until`]. Meanwhile [`Renewals`] renew the lease, each
 //!    [`StepWrite`] stores a step, and [`Tenure::commit`] commits.
-//! 2. If that time comes first, the handler is dropped: [`Tenure::stop`], then [`Tenure::expire`]. The record
+//! 2. If the handler has not returned by then, it is dropped: [`Tenure::stop`], then [`Tenure::expire`]. The record
 //!    stays as it is.
-//! 3. If the handler returns, [`Tenure::close`] ends its commits. If none has ended the operation,
-//!    [`Tenure::complete`] or [`Tenure::end`] writes what the handler's result means, and renewals go on until
-//!    then.
+//! 3. If the handler returns, [`Tenure::close`] ends its commits. A commit that was applied or is in doubt overrules
+//!    what the handler returned. If there is none, [`Tenure::complete`] or [`Tenure::end`] writes what the handler's
+//!    result means. The renewals go on until this write has ended. After [`Tenure::end`], a second `close` returns
+//!    the commit that the write has found, if any.
 //!
 //! A commit, `expire`, `close`, `complete` and `end` each begin a conversation: the caller carries out the
 //! [`Command`](crate::Command) and passes the result to [`replied`](Tenure::replied) or
@@ -39,7 +44,7 @@ use crate::write::{Kind, Write};
 pub use self::lease::{Renewal, Renewals};
 pub use self::step::{StepResult, StepWrite};
 
-/// How long an execution without a record tries to store its answer.
+/// The time limit of the one request by which an execution without a record tries to store its answer.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How the operation has ended while its handler was running.
@@ -49,7 +54,7 @@ pub enum Over {
     Committed,
     /// An earlier commit of the execution was applied. Its answer is in the record seen last.
     CommittedEarlier,
-    /// Another owner has the record. No commit was applied, and none will be.
+    /// Another owner has the record, or it was deleted. No commit was applied, and none will be.
     LeaseLost,
     /// The record is released, failed or absent. No commit was applied, and none will be.
     NothingWritten(NoCompletion),
@@ -221,7 +226,7 @@ pub struct Tenure {
     is_lost: bool,
     /// The ends of leases that were corrected, or that a commit required. No end is stamped again, because a
     /// delayed write that requires this end would match.
-    corrected: Vec<Timestamp>,
+    used_ends: Vec<Timestamp>,
     /// The end of the lease that a response has shown in the record last. A commit requires this end, so
     /// DynamoDB rejects the commit once the record has another end.
     recorded_lease: Timestamp,
@@ -291,7 +296,10 @@ enum Purpose {
     ResolveCommit {
         completed_at: Timestamp,
     },
-    FindCommit,
+    /// Find out whether a commit in doubt was applied, without a write: the handler was stopped.
+    FindCommit {
+        completed_at: Timestamp,
+    },
     /// Find out whether a commit in doubt was applied, without a write: the execution has no record.
     LookForCommit {
         completed_at: Timestamp,
@@ -304,9 +312,10 @@ impl Purpose {
             Self::Complete { completed_at }
             | Self::Commit { completed_at }
             | Self::CloseOff { completed_at }
+            | Self::FindCommit { completed_at }
             | Self::LookForCommit { completed_at }
             | Self::ResolveCommit { completed_at } => Some(completed_at),
-            Self::Fail { .. } | Self::FindCommit => None,
+            Self::Fail { .. } => None,
         }
     }
 }
@@ -329,7 +338,7 @@ impl Tenure {
             is_protected: window.is_some(),
             window,
             is_lost: false,
-            corrected: Vec::new(),
+            used_ends: Vec::new(),
             recorded_lease: window
                 .map_or(Timestamp::from_millis(0), |window| window.lease_expires_at),
             stage: Stage::Open,
@@ -412,7 +421,7 @@ impl Machine for Tenure {
             | Waiting::Pausing(..) => None,
         };
         self.knowledge.learn(reply, write);
-        self.note_lease();
+        self.note_lease(reply);
         let command = match (waiting, &reply.outcome) {
             (Waiting::Writing(write, purpose), Outcome::Write(result)) => {
                 self.after_write(now, result, write, purpose)
@@ -605,14 +614,15 @@ impl Tenure {
                 self.waiting = Waiting::Pausing(write, purpose);
                 Command::Pause { bound, max: bound }
             }
-            _ => self.out_of_time(now, purpose),
+            _ => self.give_up(now, purpose),
         }
     }
 }
 
 /// What follows a response: the record in it shows which write was applied.
 impl Tenure {
-    fn out_of_time(&mut self, now: Now, purpose: Purpose) -> Command {
+    /// Ends a write that is not confirmed, and will not be tried again.
+    fn give_up(&mut self, now: Now, purpose: Purpose) -> Command {
         match purpose {
             Purpose::Commit { completed_at } => match self.knowledge.no_effect() {
                 Some(nothing) => not_applied(nothing),
@@ -621,7 +631,7 @@ impl Tenure {
             Purpose::CloseOff { .. }
             | Purpose::ResolveCommit { .. }
             | Purpose::LookForCommit { .. }
-            | Purpose::FindCommit => self.over(purpose, Over::Unknown),
+            | Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
             Purpose::Complete { .. } | Purpose::Fail { .. } if self.has_commit_in_doubt() => {
                 self.over(purpose, Over::Unknown)
             }
@@ -650,9 +660,9 @@ impl Tenure {
                 Over::NothingWritten(_) => FailureEnd::Written(leaves),
                 Over::Unknown => FailureEnd::Unknown,
             }),
-            Purpose::Complete { .. } | Purpose::ResolveCommit { .. } | Purpose::FindCommit => {
-                TenureEnd::Over(over)
-            }
+            Purpose::Complete { .. }
+            | Purpose::ResolveCommit { .. }
+            | Purpose::FindCommit { .. } => TenureEnd::Over(over),
         })
     }
 
@@ -669,7 +679,7 @@ impl Tenure {
             | Purpose::Fail { .. }
             | Purpose::ResolveCommit { .. }
             | Purpose::LookForCommit { .. }
-            | Purpose::FindCommit => self.over(purpose, Over::Committed),
+            | Purpose::FindCommit { .. } => self.over(purpose, Over::Committed),
         }
     }
 
@@ -687,7 +697,7 @@ impl Tenure {
                 Purpose::Fail { .. }
                 | Purpose::ResolveCommit { .. }
                 | Purpose::LookForCommit { .. }
-                | Purpose::FindCommit => self.unheld(purpose),
+                | Purpose::FindCommit { .. } => self.unheld(purpose),
             },
             WriteResult::Rejected(Some(_)) => self.after_record(now, Some(write), purpose),
             // There is no record, so nothing has to be changed.
@@ -699,11 +709,11 @@ impl Tenure {
             WriteResult::ItemsRejected(()) if is_broken(FaultPoint::RefusedInDoubt) => {
                 not_applied(NoCompletion::unproved())
             }
-            WriteResult::ItemsRejected(()) => self.out_of_time(now, purpose),
+            WriteResult::ItemsRejected(()) => self.give_up(now, purpose),
             WriteResult::NotApplied(Cause::Other)
                 if matches!(purpose, Purpose::Commit { .. }) && !self.has_commit_in_doubt() =>
             {
-                self.out_of_time(now, purpose)
+                self.give_up(now, purpose)
             }
             WriteResult::Unknown(_) if is_broken(FaultPoint::UnknownIsRefused) => {
                 self.lost(now, purpose)
@@ -750,7 +760,7 @@ impl Tenure {
                 | Purpose::LookForCommit { .. }
                 | Purpose::Fail { .. } => self.unheld(purpose),
                 Purpose::Complete { .. } => self.lost(now, purpose),
-                Purpose::FindCommit => self.over(purpose, Over::Unknown),
+                Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
             },
             None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
             // There is no record: it was deleted.
@@ -763,7 +773,7 @@ impl Tenure {
                 Purpose::Commit { .. } | Purpose::Complete { .. } => {
                     self.retry(now, write, purpose)
                 }
-                Purpose::FindCommit => self.over(purpose, Over::Unknown),
+                Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
             },
         }
     }
@@ -814,7 +824,7 @@ impl Tenure {
             | Purpose::CloseOff { .. }
             | Purpose::ResolveCommit { .. }
             | Purpose::LookForCommit { .. }
-            | Purpose::FindCommit
+            | Purpose::FindCommit { .. }
                 if has_no_effect =>
             {
                 self.is_lost = true;
@@ -826,7 +836,7 @@ impl Tenure {
             | Purpose::CloseOff { .. }
             | Purpose::ResolveCommit { .. }
             | Purpose::LookForCommit { .. }
-            | Purpose::FindCommit => self.over(purpose, Over::Unknown),
+            | Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
         }
     }
 

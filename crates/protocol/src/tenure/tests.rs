@@ -139,7 +139,7 @@ fn a_commit_in_doubt_is_closed_off_by_a_later_end_of_the_lease() {
     let closed = tenure.replied(after(Duration::from_secs(2)), &reply(WriteResult::Applied));
     assert!(is_not_applied(&closed), "{closed:?}");
     assert!(tenure.may_commit().is_ok());
-    // No later commit requires an end that an earlier one has required.
+    // After the close-off, no later commit requires an end that an earlier one has required.
     let next = sent(tenure.commit(now(), a_second()));
     assert!(next.condition.holds(Some(&moved)));
     assert!(tenure.completed_at() > Some(START.wall));
@@ -153,6 +153,18 @@ fn a_commit_that_a_renewal_has_overtaken_requires_the_new_end() {
     let pause = tenure.replied(now(), &reply(WriteResult::Rejected(Some(renewed.clone()))));
     assert!(matches!(pause, Command::Pause { .. }), "{pause:?}");
     assert!(sent(tenure.woke(now())).condition.holds(Some(&renewed)));
+}
+
+#[test]
+fn a_commit_without_an_answer_requires_the_end_to_which_a_renewal_has_moved_the_lease() {
+    let (mut tenure, mut renewals) = renewing();
+    let _ = sent(tenure.commit(now(), a_second()));
+    let renewal = renewal_of(renewals.begin(&tenure, after(Duration::from_millis(10))));
+    let renewed = renewals.replied(&mut tenure, now(), &reply(WriteResult::Applied));
+    assert!(matches!(renewed, crate::Command::Return(Renewal::Next(_))), "{renewed:?}");
+    assert!(is_pause(&tenure.replied(now(), &unknown())));
+    let again = sent(tenure.woke(now()));
+    assert!(again.condition.holds(Some(&renewal.record)));
 }
 
 #[test]
@@ -324,7 +336,7 @@ fn a_commit_that_can_never_be_accepted_is_given_up_unless_an_earlier_try_is_in_d
 }
 
 #[test]
-fn an_own_completed_record_is_the_completion_or_a_commit_if_one_was_sent() {
+fn an_own_completed_record_is_the_completion_if_it_has_its_time_and_else_a_commit() {
     let completed_record = record(ME, State::Completed);
     let another =
         RecordMeta { completed_at: Some(START.wall.shifted(1)), ..completed_record.clone() };
