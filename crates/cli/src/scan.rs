@@ -331,8 +331,8 @@ mod tests {
         let spent = Duration::from_secs(90);
         let unknown = line(7, TableSize::default(), spent, "");
         assert_eq!(unknown, "7 items read in 1 min 30 s");
-        let mut size = TableSize::default();
-        size.items = 4000;
+        let table = aws_sdk_dynamodb::types::TableDescription::builder().item_count(4000);
+        let size = TableSize::described(&table.build());
         let copied = line(1700, size, spent, "1685 written");
         assert_eq!(copied, "1700 of about 4000 items read in 1 min 30 s, 1685 written");
     }

@@ -160,8 +160,8 @@ async fn a_reported_message_has_a_line_with_the_kind_and_only_a_batch_an_error_t
     link.wire.down(Act::LoseRequest);
     let batch = sqs([message("1", "k", "a")]);
     assert_eq!(failures(&invoke(&each, &batch).await), ["1"]);
-    let [line] = &listener.logged("a message failed")[..] else { panic!("one line") };
-    assert!(line.get("error").contains("(Unavailable)"), "{line:?}");
+    let [event] = &listener.logged("a message failed")[..] else { panic!("one event") };
+    assert!(event.get("error").contains("(Unavailable)"), "{event:?}");
     let failed = invoke_in(&whole, &batch, context_of(30)).await.unwrap_err();
     assert_eq!(Diagnostic::from(failed).error_type, "Messages.Failed");
 }
