@@ -79,8 +79,9 @@ pub fn answer_reads_back(stored: AttributeValue) -> Option<bool> {
     let Answer::Http(http) = answer else { return Some(is_same) };
     let response = answer::replay(http.clone());
     let is_stored = |response: Response<Body>| {
-        let HttpAnswer { status, body, .. } = answer::stored(&response, response.body().clone());
-        (status, body) == (http.status, http.body)
+        let stored = answer::stored(&response, response.body().clone());
+        stored
+            .is_ok_and(|HttpAnswer { status, body, .. }| (status, body) == (http.status, http.body))
     };
     Some(is_same && response.is_none_or(is_stored))
 }

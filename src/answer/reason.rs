@@ -13,6 +13,7 @@ pub(crate) mod http {
     pub(crate) const CLIENT_LEFT: &str = "its client left before it was read, and it is longer than \
                                           Policy::max_answer_bytes or takes longer than a lease";
     pub(crate) const BODY_FAILED: &str = "reading its body failed";
+    pub(crate) const INTERIM: &str = "its status is 1xx, and an interim response is not an answer";
     pub(crate) const INVALID: &str = "it is not a valid HTTP response";
     pub(crate) const ON_STORE_PANICKED: &str = "Http::on_store panicked";
     pub(crate) const STORED_PANICKED: &str = "Http::store_if panicked";

@@ -132,7 +132,8 @@ impl Abandoned {
         meta.state.lease_expires_at().unwrap_or(meta.created_at).to_system()
     }
 
-    /// Returns the result of a step; `None` if the step is not done.
+    /// Returns the result of a step; `None` if the step is not done, and for any name that [`steps`](Self::steps)
+    /// does not return.
     ///
     /// ```
     /// # doc_examples::with_abandoned(|abandoned| {
@@ -149,6 +150,8 @@ impl Abandoned {
     /// cannot decode it.
     pub fn step<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let found = self.record.steps.as_ref().and_then(|steps| steps.get(name));
+        // The note of a step that is sent at most once is not a result.
+        let found = found.filter(|_| sent_by(name).is_none());
         found.map(|step| step.read(name, self.coding.of(&self.key))).transpose()
     }
 

@@ -33,10 +33,14 @@ const NEVER_STORED: [HeaderName; 12] = [
     UPGRADE,
 ];
 
-/// Returns what is stored of a response with this body.
-pub(crate) fn stored<B>(response: &Response<B>, body: Body) -> HttpAnswer {
+/// Returns what is stored of a response with this body; the reason if nothing can be stored. An interim
+/// response is never stored: the client of a replay would wait for the final one (RFC 9110, section 15.2).
+pub(crate) fn stored<B>(response: &Response<B>, body: Body) -> Result<HttpAnswer, &'static str> {
+    if response.status().is_informational() {
+        return Err(reason::INTERIM);
+    }
     let headers = kept_headers(response.headers()).into();
-    HttpAnswer { status: response.status().as_u16(), headers, body }
+    Ok(HttpAnswer { status: response.status().as_u16(), headers, body })
 }
 
 /// Returns the headers that are stored with an answer.
@@ -71,9 +75,10 @@ pub(super) fn on_store(
     Arc::new(move |answer| {
         let changed = restore(answer)
             .ok_or(reason::INVALID)
-            .and_then(|response| change(response, &hook).map_err(|_| reason::ON_STORE_PANICKED));
+            .and_then(|response| change(response, &hook).map_err(|_| reason::ON_STORE_PANICKED))
+            .and_then(|response| stored(&response, response.body().clone()));
         match changed {
-            Ok(response) => Answer::Http(stored(&response, response.body().clone())),
+            Ok(answer) => Answer::Http(answer),
             Err(reason) => {
                 tracing::error!(
                     reason,
@@ -98,10 +103,11 @@ pub(crate) fn replay(answer: HttpAnswer) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// Converts an answer into a response; `None` if it is not valid HTTP.
+/// Converts an answer into a response; `None` if it is not valid HTTP, or an interim response.
 pub(super) fn restore(answer: HttpAnswer) -> Option<Response<Body>> {
     let mut response = Response::new(answer.body);
-    *response.status_mut() = StatusCode::from_u16(answer.status).ok()?;
+    let status = StatusCode::from_u16(answer.status).ok();
+    *response.status_mut() = status.filter(|status| !status.is_informational())?;
     for (name, value) in answer.headers.iter() {
         let name = HeaderName::try_from(name).ok()?;
         response.headers_mut().append(name, HeaderValue::try_from(&value[..]).ok()?);
@@ -117,7 +123,7 @@ mod tests {
     use crate::answer::BodyKind;
 
     fn round_trip(response: &Response<Bytes>) -> Response<Bytes> {
-        let answer = stored(response, response.body().clone().into());
+        let answer = stored(response, response.body().clone().into()).unwrap();
         replay(answer).unwrap().map(|body| body.bytes)
     }
 
@@ -191,6 +197,16 @@ mod tests {
         let again = round_trip(&response);
         let names: Vec<_> = again.headers().keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["location", "idempotency-replayed"]);
+    }
+
+    #[test]
+    fn an_interim_response_is_neither_stored_nor_replayed() {
+        for status in [100, 103, 199] {
+            let response = Response::builder().status(status).body(()).unwrap();
+            assert_eq!(stored(&response, Bytes::new().into()).err(), Some(reason::INTERIM));
+            let (headers, body) = (Arc::default(), Bytes::new().into());
+            assert!(replay(HttpAnswer { status, headers, body }).is_none(), "{status}");
+        }
     }
 
     proptest! {

@@ -57,7 +57,7 @@ impl<B: From<Body>> HandlerBody<B> {
     /// Returns what can be stored of the response, or why nothing can.
     fn answer(response: &Response<Self>) -> Result<Answer, Cow<'static, str>> {
         match response.body() {
-            Self::Whole(body) => Ok(Answer::Http(answer::stored(response, body.clone()))),
+            Self::Whole(body) => Ok(Answer::Http(answer::stored(response, body.clone())?)),
             Self::Streaming(_) => Err(reason::STREAMED.into()),
             Self::Unsendable(reason) => Err(reason.clone()),
         }
@@ -184,7 +184,10 @@ async fn acquire_or_reconcile(
 }
 
 fn to_store(response: &Response<Bytes>) -> Answer {
-    Answer::Http(answer::stored(response, response.body().clone().into()))
+    match answer::stored(response, response.body().clone().into()) {
+        Ok(answer) => Answer::Http(answer),
+        Err(reason) => Answer::Unavailable(reason.into()),
+    }
 }
 
 /// Runs the hook. If it fails, the error is the response for the client.

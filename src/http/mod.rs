@@ -96,6 +96,7 @@ pub(crate) use self::fingerprint::fingerprint_of;
 use self::problem::Renderer;
 use self::statuses::{StoreIf, stores_interim};
 use crate::answer::OnStore;
+use crate::answer::reason::http as reason;
 use crate::call::acquiring::hook_without_answers;
 use crate::call::hook::{Abandoned, Reconciled};
 use crate::clock::Timestamp;
@@ -204,11 +205,15 @@ type HookAnswer = Reconciled<Response<Bytes>, Response<Bytes>>;
 const LARGEST_HOOK_BODY: usize = 32 * 1024 * 1024;
 
 /// Reads the body of a hook's response, and marks it. Its `Content-Length` may be that of another response.
+/// An interim response is an error before its body is read.
 async fn whole<B>(response: Response<B>) -> Result<Response<Bytes>, BoxError>
 where
     B: http_body::Body<Error: Into<BoxError>>,
 {
     let (mut parts, body) = response.into_parts();
+    if parts.status.is_informational() {
+        return Err(format!("the hook's response cannot be stored: {}", reason::INTERIM).into());
+    }
     let body = http_body_util::Limited::new(body, LARGEST_HOOK_BODY);
     let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
     parts.headers.remove(http::header::CONTENT_LENGTH);
@@ -457,9 +462,9 @@ impl Http {
     /// [`Policy::takeover`](crate::Policy::takeover); see [`Call::reconcile`](crate::Call::reconcile).
     /// It can use [`Abandoned::derive_key`] and the [steps](Abandoned::step) of the earlier request.
     /// Its answers are responses with any body of at most 32 MiB, which is read whole, and are stored whatever their
-    /// status: in axum `into_response()` of what a handler returns. If the hook or the body fails, the client
-    /// gets [`ProblemKind::ReconcileFailed`]. If it panics, the client gets
-    /// [`ProblemKind::HandlerPanicked`].
+    /// final status: in axum `into_response()` of what a handler returns. If the hook or the body fails, or the
+    /// status is 1xx, the client gets [`ProblemKind::ReconcileFailed`], and nothing is stored. If the hook panics,
+    /// the client gets [`ProblemKind::HandlerPanicked`].
     ///
     /// ```
     /// # fn example(idempotency: &dynamodb_idempotency::Idempotency) {

@@ -31,7 +31,7 @@ fn selects(store_if: &StoreIf, status: StatusCode) -> Result<bool, &'static str>
 
 /// Returns whether interim responses are stored.
 pub(super) fn stores_interim(store_if: &StoreIf) -> bool {
-    let mut interim = [100, 101, 102, 103].map(StatusCode::from_u16).into_iter().flatten();
+    let mut interim = (100..200).map(StatusCode::from_u16).filter_map(Result::ok);
     interim.any(|status| selects(store_if, status) == Ok(true))
 }
 
@@ -94,6 +94,7 @@ mod tests {
         };
         assert!(stores_interim(|status| status.as_u16() < 500));
         assert!(stores_interim(|status| status == StatusCode::SWITCHING_PROTOCOLS));
+        assert!(stores_interim(|status| status.as_u16() == 199));
         assert!(!stores_interim(|status| status.as_u16() >= 200));
         assert!(!stores_interim(stored_by_default));
     }

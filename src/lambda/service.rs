@@ -97,7 +97,7 @@ impl Http {
     /// [`Call::run_transaction`](crate::Call::run_transaction). It has no
     /// [`Execution`](crate::Execution).
     ///
-    /// The response to a transaction with writes is stored, whatever its status. A response without
+    /// The response to a transaction with writes is stored, whatever its final status. A response without
     /// writes, or from [`on_condition_failed`](Transaction::on_condition_failed), is stored only if
     /// [`store_if`](Self::store_if) selects its status. If a response is
     /// [larger than Lambda accepts](crate::lambda), nothing is written, and the client gets

@@ -70,3 +70,23 @@ impl From<BatchError> for Diagnostic {
         Self { error_type: error_type.to_owned(), error_message: error.to_string() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../docs/guide/operate.md");
+
+    #[test]
+    fn the_page_on_operation_names_each_error_type() {
+        let (failed, total) = (1, 2);
+        for error in [
+            BatchError::OtherSource { message: String::new() },
+            BatchError::Failed { failed, total },
+            BatchError::Nameless { failed, total },
+        ] {
+            let Diagnostic { error_type, .. } = error.into();
+            assert!(PAGE.contains(&format!("`{error_type}`")), "{error_type}");
+        }
+    }
+}

@@ -1,7 +1,10 @@
 //! What tools do: they see records as they are, and delete what was seen or nothing.
 
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_dynamodb::types::AttributeValue;
 use dynamodb_idempotency::admin::{
-    Danger, Released, Select, StoredAnswer, StoredRecord, StoredState,
+    Danger, Released, Select, SentNote, StoredAnswer, StoredRecord, StoredState,
 };
 use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::{ErrorKind, Idempotency, TableSchema};
@@ -36,6 +39,27 @@ async fn a_record_is_seen_as_the_crate_wrote_it() {
     assert!(*at >= record.created_at && record.expires_at > *at);
     assert_eq!((&*record.scope, &*record.key), ("charge", "k"));
     assert_eq!(record.dangers(), [Danger::Completed]);
+}
+
+#[tokio::test]
+async fn a_note_and_what_may_have_been_sent_name_the_same_step_and_attempt() {
+    let store = Store::open().await;
+    let steps = [
+        ("refund~sent~9", "1790000000000"),
+        ("refund~sent~10", "1790000060000"),
+        ("mail~sent~1", "1790000000000"),
+        ("mail", "1"),
+        ("~sent~x", "1"),
+    ];
+    let steps = AttributeValue::M(steps.map(|(name, step)| (name.to_owned(), s(step))).into());
+    store.put(with(raw::abandoned("charge#k"), "steps", steps)).await;
+    let record = seen(&store.idempotency(), "k").await;
+    let sent = record.may_have_sent();
+    assert_eq!(sent, [record.note("refund~sent~10").unwrap()]);
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_060);
+    assert_eq!(sent, [SentNote { step: "refund", attempt: 10, at: Some(at) }]);
+    let notes = ["refund", "mail", "~sent~x", "absent~sent~1"].map(|name| record.note(name));
+    assert_eq!(notes, [None; 4]);
 }
 
 #[tokio::test]

@@ -245,6 +245,79 @@ fn alarms_for_servers_are_on_outcomes_that_exist() {
     }
 }
 
+/// The text of a file below the root.
+fn file(path: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The anchors of a page's headings.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// The descriptions of the alarms in a file: in the line of their name, or folded in the next one.
+fn descriptions(path: &str, name: &str) -> Vec<String> {
+    let text = file(path);
+    let mut lines = text.lines().map(str::trim);
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        if let Some((before, description)) = line.split_once(name)
+            && !before.contains('#')
+        {
+            let description =
+                if description.contains(">-") { lines.next() } else { Some(description) };
+            found.push(
+                description.expect("a description").trim_matches(['"', ' ', '=', ',']).to_owned(),
+            );
+        }
+    }
+    found
+}
+
+/// SAM, CDK and Terraform have the same alarms, which `infra/cdk/test` compares.
+#[test]
+fn each_alarm_ends_with_the_section_that_says_what_to_do() {
+    for (path, name, number) in [
+        ("infra/sam/template.yaml", "AlarmDescription:", 32),
+        ("infra/servers/cloudwatch.yaml", "AlarmDescription:", 12),
+        ("infra/servers/prometheus.yml", "summary:", 9),
+        ("infra/terraform/examples/payments/main.tf", "alarm_description ", 1),
+    ] {
+        let descriptions = descriptions(path, name);
+        assert_eq!(descriptions.len(), number, "{path}");
+        for description in descriptions {
+            let section = description.rsplit_once(". See docs/").map(|(_, section)| section);
+            let section = section.and_then(|section| section.strip_suffix('.')?.split_once('#'));
+            let (page, anchor) = section.unwrap_or_else(|| panic!("{path}: {description}"));
+            let anchors = anchors(&file(&format!("docs/{page}")));
+            assert!(anchors.contains(anchor), "{path}: {description}: {anchors:?}");
+        }
+    }
+}
+
+/// One alarm stands for those of the page on one outcome each.
+const IN_DOUBT: &str = "AnswerInDoubt";
+
+#[test]
+fn each_alarm_of_prometheus_is_explained_on_the_page_on_deployment() {
+    let alarms = PROMETHEUS.split("- alert: Idempotency").skip(1);
+    let alarms: Vec<_> = alarms.filter_map(|rest| rest.lines().next()).collect();
+    assert!(alarms.contains(&IN_DOUBT) && alarms.len() == 9, "{alarms:?}");
+    for name in alarms.into_iter().filter(|name| *name != IN_DOUBT) {
+        let is_explained = [name.to_owned(), format!("Idempotency{name}")]
+            .iter()
+            .any(|name| DEPLOY.contains(&format!("`{name}`")));
+        assert!(is_explained, "{name}");
+    }
+}
+
 /// The alarms of `cloudwatch.yaml`, each as its text.
 fn alarms_for_servers() -> Vec<(&'static str, &'static str)> {
     let (_, resources) = CLOUDWATCH.split_once("\nResources:\n").expect("resources");

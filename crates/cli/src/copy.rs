@@ -192,7 +192,8 @@ impl<'a> Copy<'a> {
             }
             Ok(())
         };
-        scan_after(from, options, select, work, |page| {
+        let done = || self.counts.borrow().line(select);
+        scan_after(from, options, select, work, done, |page| {
             self.left_out.borrow_mut().add(page.unreadable);
             Next::GoesOn
         })
@@ -356,6 +357,18 @@ impl Counts {
         outcomes.add(status, copied);
     }
 
+    /// What the scan of these items has copied, for a line about its progress.
+    fn line(&self, select: Select) -> String {
+        let (scan, what, outcomes) = if select == Select::PartItems {
+            ("first of two scans", "parts of answers", &self.parts)
+        } else {
+            ("second of two scans", "records", &self.records)
+        };
+        let number = outcomes.copied.values().sum::<u64>() + outcomes.replaced;
+        let verb = if self.is_dry { "would be copied" } else { "copied" };
+        format!("{scan}: {number} {what} {verb}")
+    }
+
     fn document(&self, left_out: &LeftOut, read: &Read) -> Value {
         json!({
             "dry_run": self.is_dry,
@@ -414,5 +427,20 @@ impl Counts {
         }
         let dry = if self.is_dry { "nothing was written; a copy now would do this:\n" } else { "" };
         dry.to_owned() + &table::fields(&fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_about_the_progress_counts_what_its_scan_has_copied() {
+        let mut counts = Counts::default();
+        counts.records.add("COMPLETED", Copied::Copied);
+        counts.records.add("PENDING", Copied::Replaced);
+        counts.records.add("COMPLETED", Copied::Same);
+        assert_eq!(counts.line(Select::PartItems), "first of two scans: 0 parts of answers copied");
+        assert_eq!(counts.line(Select::RecordItems), "second of two scans: 2 records copied");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dynamodb_idempotency::admin::{
-    Admin, Blocked, Danger, Select, StoredAnswer, StoredRecord, StoredState,
+    Admin, Blocked, Danger, Select, SentNote, StoredAnswer, StoredRecord, StoredState,
 };
 use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::{Error, Scope};
@@ -236,8 +236,12 @@ pub(crate) fn text(record: &StoredRecord) -> String {
     fields.push(("retained", time_and_distance(record.expires_at, now)));
     fields.push(("request", fingerprint(record)));
     for (name, result) in record.steps.iter().flatten() {
-        let result = match (record.noted_at(name), result) {
-            (Some(at), _) => time_and_distance(at, now),
+        let result = match (record.note(name), result) {
+            (Some(SentNote { at: Some(at), .. }), _) => time_and_distance(at, now),
+            (Some(SentNote { at: None, .. }), StoredAnswer::Encoded { .. }) => {
+                "its time is encoded by a codec".to_owned()
+            }
+            (Some(SentNote { at: None, .. }), _) => "its time cannot be read".to_owned(),
             (None, StoredAnswer::Json(text)) => plain(text),
             (None, StoredAnswer::Encoded { .. }) => {
                 "done; its result is encoded by a codec".to_owned()
@@ -251,7 +255,7 @@ pub(crate) fn text(record: &StoredRecord) -> String {
         };
         fields.push(("step", format!("{}: {result}", plain(name))));
     }
-    fields.extend(record.may_have_sent().into_iter().map(|(step, attempt)| {
+    fields.extend(record.may_have_sent().into_iter().map(|SentNote { step, attempt, .. }| {
         let step = plain(step);
         ("look up", format!("whether the request of step `{step}`, which attempt {attempt} may have sent, took effect"))
     }));

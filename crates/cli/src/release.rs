@@ -45,6 +45,10 @@ pub(crate) async fn run(
     report(admin, &record, consent, audit, json).await
 }
 
+/// Printed when the signal comes.
+const INTERRUPTED: &str = "interrupted: the release in flight is finished first. To release the other records, run the same command \
+                           again. A second interrupt ends the program at once";
+
 const RELEASE_ONE: &str = "Release this record?";
 
 fn can_ask(consent: Consent, json: bool) -> Result<(), Failure> {
@@ -200,7 +204,7 @@ async fn several(
         let message = "the release was not confirmed, so nothing was written";
         return Err(Failure::Refused(message.to_owned()));
     }
-    interrupt::listen();
+    interrupt::listen(INTERRUPTED);
     for record in safe {
         let released = if interrupt::has_come() {
             Err(Failure::Interrupted)

@@ -1,6 +1,8 @@
 //! Reads the whole table in parallel parts, within the limits on items and read units, with a
 //! progress bar on a terminal.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,15 @@ use crate::args::Scan;
 use crate::estimate::{Estimate, TableSize};
 use crate::failure::Failure;
 use crate::resume::Resume;
+use crate::words::span;
 use crate::{interrupt, output};
+
+/// Printed when the signal comes.
+const INTERRUPTED: &str = "interrupted: the requests in flight are finished first, then the place to continue at (--resume) is \
+                           printed. A second interrupt ends the program at once, without a place; then run the same command again";
+
+/// How often a line reports the progress if there is no terminal.
+const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
 /// The result of a scan.
 #[derive(Debug)]
@@ -118,16 +128,17 @@ pub(crate) async fn scan(
     select: Select,
     take: impl FnMut(Page) -> Next,
 ) -> Result<Read, Failure> {
-    scan_after(idempotency, options, select, async |_| Ok(()), take).await
+    scan_after(idempotency, options, select, async |_| Ok(()), String::new, take).await
 }
 
 /// Like [`scan`], but awaits `work` for each page first. If `work` fails, the page is not passed to
-/// `take`, and a resumed scan reads it again.
+/// `take`, and a resumed scan reads it again. `done` returns what a line about the progress says of the work.
 pub(crate) async fn scan_after(
     idempotency: &Idempotency,
     options: &Scan,
     select: Select,
     work: impl AsyncFn(&Page) -> Result<(), Failure>,
+    done: impl Fn() -> String,
     take: impl FnMut(Page) -> Next,
 ) -> Result<Read, Failure> {
     let scope = options.scope()?;
@@ -149,8 +160,9 @@ pub(crate) async fn scan_after(
         None => Resume::of(mark, options.parts),
     };
     let resume = Resume { is_first_of_copy, ..resume };
-    interrupt::listen();
-    let bar = begin(idempotency, options).await;
+    interrupt::listen(INTERRUPTED);
+    let size = begin(idempotency, options).await;
+    let bar = bar(size);
     let parts = resume.parts;
     let beginnings = resume.rest.clone();
     let progress = Mutex::new(Progress {
@@ -162,7 +174,7 @@ pub(crate) async fn scan_after(
         take,
     });
     let pace = Pace::new(options.max_units);
-    join_all(beginnings.into_iter().map(|(part, mut after)| {
+    let parts_read = join_all(beginnings.into_iter().map(|(part, mut after)| {
         let (progress, pace, bar, work) = (&progress, &pace, &bar, &work);
         let mut page_size = options.page_size;
         async move {
@@ -191,22 +203,56 @@ pub(crate) async fn scan_after(
                 }
             }
         }
-    }))
-    .await;
+    }));
+    if bar.is_hidden() {
+        let line = |spent| line(locked(&progress).items, size, spent, &done());
+        with_lines(BETWEEN_LINES, line, output::remark, parts_read).await;
+    } else {
+        parts_read.await;
+    }
     bar.finish_and_clear();
     let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
     let copies = matches!(select, Select::PartItems | Select::RecordItems);
     progress.end(options.resume.is_some(), copies)
 }
 
-/// Prints the estimate of a long scan and shows a progress bar on a terminal.
-async fn begin(idempotency: &Idempotency, options: &Scan) -> ProgressBar {
+/// Awaits the work. Prints a line after each period until it ends.
+async fn with_lines<T>(
+    period: Duration,
+    line: impl Fn(Duration) -> String,
+    print: impl Fn(String),
+    work: impl Future<Output = T>,
+) -> T {
+    let (mut work, begun) = (pin!(work), tokio::time::Instant::now());
+    loop {
+        // The next line comes a period after this one, however long the process was suspended.
+        match tokio::time::timeout(period, &mut work).await {
+            Ok(result) => return result,
+            Err(_) => print(line(begun.elapsed())),
+        }
+    }
+}
+
+/// The progress of a scan in words. `done` says more of its work, if it is not empty.
+fn line(items: u64, size: TableSize, spent: Duration, done: &str) -> String {
+    let of = if size.items == 0 { String::new() } else { format!(" of about {}", size.items) };
+    let separator = if done.is_empty() { "" } else { ", " };
+    format!("{items}{of} items read in {}{separator}{done}", span(spent))
+}
+
+/// Prints the estimate of a long scan. Returns the size of the table.
+async fn begin(idempotency: &Idempotency, options: &Scan) -> TableSize {
     // Without the permission to describe the table, only a count is shown.
     let size = TableSize::of(idempotency).await.unwrap_or_default();
     let estimate = Estimate::of(size, options.max_units);
     if estimate.is_long() {
         output::remark(format_args!("reading all of it takes {estimate}"));
     }
+    size
+}
+
+/// A progress bar, which is hidden without a terminal.
+fn bar(size: TableSize) -> ProgressBar {
     if size.items == 0 {
         return ProgressBar::new_spinner();
     }
@@ -231,9 +277,13 @@ impl Pace {
         Self { units_per_second: units_per_second.into(), paid: Mutex::new(Instant::now()) }
     }
 
+    /// Waits until the units used so far are within the limit, or until the signal comes.
     pub(crate) async fn wait(&self) {
         let paid = *locked(&self.paid);
-        tokio::time::sleep_until(paid.into()).await;
+        tokio::select! {
+            () = tokio::time::sleep_until(paid.into()) => {}
+            () = interrupt::come() => {}
+        }
     }
 
     pub(crate) fn used(&self, units: f64) {
@@ -263,5 +313,27 @@ mod tests {
         let pace = Pace::new(0);
         pace.used(1e9);
         assert!(*pace.paid.lock().unwrap() <= Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_terminal_a_line_follows_each_period_until_the_work_ends() {
+        let lines = std::cell::RefCell::new(Vec::new());
+        for (work, expected) in [(29, &[][..]), (95, &["30 s", "1 min", "1 min 30 s"])] {
+            let work = tokio::time::sleep(Duration::from_secs(work));
+            let print = |line| lines.borrow_mut().push(line);
+            with_lines(BETWEEN_LINES, span, print, work).await;
+            assert_eq!(lines.take(), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_says_how_far_the_scan_is() {
+        let spent = Duration::from_secs(90);
+        let unknown = line(7, TableSize::default(), spent, "");
+        assert_eq!(unknown, "7 items read in 1 min 30 s");
+        let table = aws_sdk_dynamodb::types::TableDescription::builder().item_count(4000);
+        let size = TableSize::described(&table.build());
+        let copied = line(1700, size, spent, "1685 written");
+        assert_eq!(copied, "1700 of about 4000 items read in 1 min 30 s, 1685 written");
     }
 }

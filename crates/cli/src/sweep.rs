@@ -10,10 +10,10 @@ use serde_json::json;
 
 use crate::args::Scan;
 use crate::failure::Failure;
-use crate::output;
 use crate::scan::{Next, scan_after};
 use crate::stuck::{LeftOut, document, report, text_of};
 use crate::words::count;
+use crate::{interrupt, output};
 
 /// How many items a part of the scan deletes at once.
 const AT_ONCE: usize = 16;
@@ -31,13 +31,17 @@ pub(crate) async fn run(
             return Ok(());
         }
         for some in page.expired.chunks(AT_ONCE) {
+            if interrupt::has_come() {
+                return Err(Failure::Interrupted);
+            }
             let gone = try_join_all(some.iter().map(|one| admin.delete_expired(one))).await?;
             let gone = gone.into_iter().filter(|is_gone| *is_gone).count() as u64;
             deleted.set(deleted.get() + gone);
         }
         Ok(())
     };
-    let read = scan_after(idempotency, options, Select::Expired, sweep, |page| {
+    let done = || if delete { format!("{} deleted", deleted.get()) } else { String::new() };
+    let read = scan_after(idempotency, options, Select::Expired, sweep, done, |page| {
         expired += page.expired.len() as u64;
         left_out.add(page.unreadable);
         Next::GoesOn

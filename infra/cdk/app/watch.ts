@@ -70,14 +70,14 @@ export class Watch extends Construct {
       usingMetrics: { errors: props.answers.errors, requests: props.answers.all },
     });
     this.alarm("MostAnswersFailAlarm", props.pageActions, {
-      alarmDescription: "More than half of the payments API's answers are HTTP 5xx.",
+      alarmDescription: "More than half of the payments API's answers are HTTP 5xx. See docs/guide/faq.md#kinds-of-errors.",
       metric: failed,
       threshold: 50,
       evaluationPeriods: 5,
       datapointsToAlarm: 3,
     });
     this.answersFail = this.alarm("AnswersFailAlarm", props.ticketActions, {
-      alarmDescription: "More than 5 of 100 of the payments API's answers are HTTP 5xx.",
+      alarmDescription: "More than 5 of 100 of the payments API's answers are HTTP 5xx. See docs/guide/faq.md#kinds-of-errors.",
       metric: failed,
       threshold: 5,
       evaluationPeriods: 5,
@@ -85,13 +85,13 @@ export class Watch extends Construct {
     });
     this.alarm("DeadLettersAlarm", props.ticketActions, {
       alarmDescription:
-        "Payment events were given up after five deliveries and wait in the dead-letter queue.",
+        "Payment events were given up after five deliveries and wait in the dead-letter queue. See docs/guide/operate.md#dead-letters.",
       metric: props.deadLetters.metricApproximateNumberOfMessagesVisible(MINUTE),
       threshold: 0,
       evaluationPeriods: 1,
     });
     this.alarm("OldestMessageAlarm", props.ticketActions, {
-      alarmDescription: "A payment event has waited in the queue for more than ten minutes.",
+      alarmDescription: "A payment event has waited in the queue for more than ten minutes. See docs/guide/messages.md#what-is-reported.",
       metric: props.queue.metricApproximateAgeOfOldestMessage(MINUTE),
       threshold: 600,
       evaluationPeriods: 1,

@@ -107,14 +107,14 @@ export class IdempotencyAlarms extends Construct {
     this.ticket(
       this,
       "Throttles",
-      "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs.",
+      "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs. See docs/guide/scale.md#limits.",
       props.table.metricThrottles(),
       TEN_A_MINUTE,
     );
     this.ticket(
       this,
       "SystemErrors",
-      "DynamoDB answers requests to the idempotency table with server errors (HTTP 5xx).",
+      "DynamoDB answers requests to the idempotency table with server errors (HTTP 5xx). See docs/guide/faq.md#kinds-of-errors.",
       props.table.metricSystemErrors(),
       TEN_A_MINUTE,
     );
@@ -193,21 +193,21 @@ export class IdempotencyAlarms extends Construct {
       this.page(
         scope,
         `MostCallsFail-${name}`,
-        `${name}: more than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing.`,
+        `${name}: more than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing. See docs/signals.md#outcomes.`,
         failed,
         MOST,
       );
       this.page(
         scope,
         `MostUnresolved-${name}`,
-        `${name}: more than half of the calls find or leave an operation that is not completed: its effect must be checked.`,
+        `${name}: more than half of the calls find or leave an operation that is not completed: its effect must be checked. See docs/guide/operate.md#a-key-is-stuck.`,
         unresolved,
         MOST,
       );
       this.ticket(
         scope,
         `Unresolved-${name}`,
-        `${name}: more than 5 of 100 calls find or leave an operation that is not completed: its effect must be checked.`,
+        `${name}: more than 5 of 100 calls find or leave an operation that is not completed: its effect must be checked. See docs/guide/operate.md#a-key-is-stuck.`,
         unresolved,
         SOME,
       );
@@ -215,21 +215,21 @@ export class IdempotencyAlarms extends Construct {
         this.page(
           scope,
           `CallsDropped-${name}`,
-          `${name}: more than 5 of 100 calls are dropped while their handler runs: effects may be repeated when the leases end.`,
+          `${name}: more than 5 of 100 calls are dropped while their handler runs: effects may be repeated when the leases end. See docs/signals.md#outcomes.`,
           percentage("dropped", own(DROPPED), calls),
           SOME,
         ),
         this.ticket(
           scope,
           `CallsFail-${name}`,
-          `${name}: more than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached.`,
+          `${name}: more than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached. See docs/signals.md#outcomes.`,
           failed,
           SOME,
         ),
         this.ticket(
           scope,
           `ErrorLines-${name}`,
-          `${name}: dynamodb-idempotency logs more than 5 errors for 100 calls.`,
+          `${name}: dynamodb-idempotency logs more than 5 errors for 100 calls. See docs/signals.md#warnings-and-errors.`,
           percentage("errors", own(ERROR_LINES), calls),
           SOME,
         ),
@@ -244,21 +244,21 @@ export class IdempotencyAlarms extends Construct {
     this.page(
       scope,
       `MostInvocationsFail-${name}`,
-      `${name}: more than half of the invocations end with an error.`,
+      `${name}: more than half of the invocations end with an error. See docs/guide/operate.md#failed-invocations.`,
       failed,
       MOST,
     );
     this.ticket(
       scope,
       `FunctionThrottles-${name}`,
-      `${name}: Lambda throttles the function: its concurrency is used up.`,
+      `${name}: Lambda throttles the function: its concurrency is used up. See docs/guide/scale.md#limits.`,
       fn.metricThrottles(MINUTE),
       TEN_A_MINUTE,
     );
     return this.ticket(
       scope,
       `InvocationsFail-${name}`,
-      `${name}: more than 5 of 100 invocations end with an error: a panic, a timeout, too little memory.`,
+      `${name}: more than 5 of 100 invocations end with an error: a panic, a timeout, too little memory. See docs/guide/operate.md#failed-invocations.`,
       failed,
       SOME,
     );

@@ -22,23 +22,23 @@ export const PAGES: readonly Page[] = [
     name: "LeaseLost",
     pattern: anyOf(ended("lease_lost"), says("the lease was lost before*"), says("the lease is lost while*")),
     description:
-      "A handler outlived its lease and another call owned its key: the operation may have run twice.",
+      "A handler outlived its lease and another call owned its key: the operation may have run twice. See docs/signals.md#outcomes.",
   },
   {
     name: "LeaseExpired",
     pattern: anyOf(ended("lease_expired"), says("the lease ended while the handler ran*")),
-    description: "A handler was stopped when its lease expired: its effect may have happened in part.",
+    description: "A handler was stopped when its lease expired: its effect may have happened in part. See docs/signals.md#outcomes.",
   },
   {
     name: "Unconfirmed",
     pattern: anyOf(ended("unconfirmed"), says("the handler ran and its completion could not be confirmed*")),
     description:
-      "A handler ran and DynamoDB did not confirm its completion: it may run again after its lease.",
+      "A handler ran and DynamoDB did not confirm its completion: it may run again after its lease. See docs/signals.md#outcomes.",
   },
   {
     name: "FailOpen",
     pattern: anyOf(ended("fail_open"), says("DynamoDB is out of reach: the handler runs WITHOUT idempotency*")),
-    description: "DynamoDB could not be reached and handlers ran without a record.",
+    description: "DynamoDB could not be reached and handlers ran without a record. See docs/signals.md#outcomes.",
   },
   {
     name: "SwitchedOff",
@@ -46,12 +46,12 @@ export const PAGES: readonly Page[] = [
       says("idempotency is switched OFF*"),
       says("a call runs WITHOUT idempotency: it is switched off"),
     ),
-    description: "Idempotency is switched off: handlers run for every repeat.",
+    description: "Idempotency is switched off: handlers run for every repeat. See docs/command-line.md#switching-it-off.",
   },
   {
     name: "AnswerLost",
     pattern: anyOf(says("*: repeats get an error")),
-    description: "A completed operation has no answer that can be replayed: its repeats get an error.",
+    description: "A completed operation has no answer that can be replayed: its repeats get an error. See docs/signals.md#warnings-and-errors.",
   },
 ];
 

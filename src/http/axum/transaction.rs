@@ -20,7 +20,7 @@ impl Http {
     /// `Result` with such a transaction. The handler runs before the first request to DynamoDB, also in
     /// a repeat, so it must have no effect itself. It has no [`Execution`](crate::Execution).
     ///
-    /// The response to a transaction with writes is stored, whatever its status. A response without a
+    /// The response to a transaction with writes is stored, whatever its final status. A response without a
     /// transaction, such as an extractor's rejection, is not stored, and the key stays free. The body that
     /// [`on_condition_failed`](Transaction::on_condition_failed) returns must be in memory. If it is a
     /// stream, the client gets [`ProblemKind::ConditionFailed`].

@@ -34,6 +34,8 @@ mod sweep;
 pub use self::answer::StoredAnswer;
 pub use self::block::Blocked;
 pub use self::copy::{Copied, CopyMode, SourceItem};
+#[doc(hidden)]
+pub use self::record::SentNote;
 pub use self::record::{Danger, StoredRecord, StoredState};
 pub use self::release::Released;
 pub use self::scan::{Page, Select, Unreadable};

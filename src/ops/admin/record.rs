@@ -130,6 +130,20 @@ pub enum Danger {
     Blocked,
 }
 
+/// The note that an attempt is about to send the request of a
+/// [step that is sent at most once](crate::Execution::step_at_most_once).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct SentNote<'a> {
+    /// The name of the step.
+    pub step: &'a str,
+    /// The attempt.
+    pub attempt: u32,
+    /// The time of the note, by DynamoDB's clock; `None` if it cannot be read, for example without the
+    /// [`AnswerCodec`](crate::AnswerCodec) that encoded it.
+    pub at: Option<SystemTime>,
+}
+
 impl StoredRecord {
     /// Reads an answer that is stored in parts.
     pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
@@ -310,28 +324,36 @@ impl StoredRecord {
         all.into_iter().filter(applies).collect()
     }
 
-    /// Returns the steps whose request may have been sent without a stored result, and the last attempt that noted
-    /// it ([`step_at_most_once`](crate::Execution::step_at_most_once)).
+    /// Returns the note that is stored under this name in [`steps`](Self::steps); `None` if the name is that of a
+    /// step.
     #[must_use]
     #[doc(hidden)]
-    pub fn may_have_sent(&self) -> BTreeMap<&str, u32> {
-        let mut sent = BTreeMap::new();
-        for (step, attempt) in self.steps.iter().flatten().filter_map(|(name, _)| sent_by(name)) {
-            let last = sent.entry(step).or_insert(attempt);
-            *last = attempt.max(*last);
-        }
-        sent.retain(|step, _| !self.steps.as_ref().is_some_and(|steps| steps.contains_key(*step)));
-        sent
+    pub fn note<'a>(&self, name: &'a str) -> Option<SentNote<'a>> {
+        let note = self.steps.as_ref()?.get(name)?;
+        let (step, attempt) = sent_by(name)?;
+        let at = match note {
+            StoredAnswer::Json(millis) => millis.parse().ok().map(Timestamp::from_millis),
+            StoredAnswer::Http { .. }
+            | StoredAnswer::InParts { .. }
+            | StoredAnswer::Unavailable(_)
+            | StoredAnswer::Encoded { .. } => None,
+        };
+        Some(SentNote { step, attempt, at: at.map(Timestamp::to_system) })
     }
 
-    /// Returns the time of the note with this name, by DynamoDB's clock; `None` if the name is not that of a note
-    /// ([`step_at_most_once`](crate::Execution::step_at_most_once)), or if the note cannot be read.
+    /// Returns the last note of each step whose request may have been sent and whose result is not stored.
     #[must_use]
     #[doc(hidden)]
-    pub fn noted_at(&self, name: &str) -> Option<SystemTime> {
-        sent_by(name)?;
-        let StoredAnswer::Json(millis) = self.steps.as_ref()?.get(name)? else { return None };
-        Some(Timestamp::from_millis(millis.parse().ok()?).to_system())
+    pub fn may_have_sent(&self) -> Vec<SentNote<'_>> {
+        let mut last = BTreeMap::new();
+        for note in self.steps.iter().flatten().filter_map(|(name, _)| self.note(name)) {
+            let known = last.entry(note.step).or_insert(note);
+            if note.attempt > known.attempt {
+                *known = note;
+            }
+        }
+        last.retain(|step, _| !self.steps.as_ref().is_some_and(|steps| steps.contains_key(*step)));
+        last.into_values().collect()
     }
 
     /// Returns the form of its key in log lines: [`hashed_key`](crate::signals::hashed_key).

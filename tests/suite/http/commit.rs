@@ -141,6 +141,25 @@ fn is_wrong_kind_of_answer(result: &Result<(), Error>) {
 }
 
 #[tokio::test]
+async fn an_interim_response_cannot_be_committed() {
+    everywhere(async |site| {
+        let handler = |request: Request<Bytes>| async move {
+            let execution: &Execution = request.extensions().get().expect("it is there");
+            let mut early = paid(1);
+            *early.status_mut() = http::StatusCode::EARLY_HINTS;
+            let wrong = execution.commit_response(&early, []).await.unwrap_err();
+            assert!(
+                invalid(&wrong).starts_with("the answer cannot be serialized: its status is 1xx")
+            );
+            paid(1)
+        };
+        let api = site.serve(site.http(), handler).await;
+        assert_eq!(api.send(post("k", "{}")).await.status(), 201);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_functions_commit_in_an_http_handler_is_an_error_and_the_reverse() {
     everywhere(async |site| {
         let handler = |request: Request<Bytes>| async move {

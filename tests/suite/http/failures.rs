@@ -216,6 +216,25 @@ async fn a_functions_error_that_is_kept_is_not_run_again() {
 }
 
 #[tokio::test]
+async fn an_interim_response_is_a_failure_and_is_kept_without_its_answer() {
+    let (store, runs) = (Store::open_in_real_time().await, Runs::default());
+    let http = store.idempotency().http("pay").policy(|policy| policy.failure(Failure::Replay));
+    let counted = runs.clone();
+    let function = Function::new(
+        http.wrap(service_fn(move |_: lambda_http::Request| {
+            counted.add();
+            let early = Response::builder().status(103).body(lambda_http::Body::Empty);
+            std::future::ready(early.map_err(|error| error.to_string()))
+        }))
+        .unwrap(),
+    );
+    let first = event::response(&function.invoke(&Kind::Rest.example()).await);
+    assert_eq!(first.status(), 103);
+    problem(&event::response(&function.invoke(&Kind::Rest.example()).await), 500, "Failed");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
 async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
     let (store, runs) = (Store::open_in_real_time().await, Runs::default());
     let counted = runs.clone();

@@ -213,3 +213,19 @@ async fn nothing_is_stored_of_an_answer_whose_hook_panics_and_it_is_not_made_aga
     })
     .await;
 }
+
+#[tokio::test]
+async fn nothing_is_stored_of_an_answer_whose_hook_makes_it_an_interim_response() {
+    everywhere(async |site| {
+        let http = site.http().on_store(|mut response| {
+            *response.status_mut() = http::StatusCode::EARLY_HINTS;
+            response
+        });
+        let api = site.answering(http, |run| session(201, run)).await;
+        assert_eq!(api.send(post("k", "{}")).await.status(), 201);
+        assert_eq!(site.status("k").await.as_deref(), Some("COMPLETED"));
+        problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+        assert_eq!(site.runs.count(), 1);
+    })
+    .await;
+}

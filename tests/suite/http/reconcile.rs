@@ -119,6 +119,23 @@ async fn an_endless_body_of_a_hook_fails_like_the_hook() {
 }
 
 #[tokio::test]
+async fn an_interim_response_of_a_hook_fails_like_the_hook_and_is_not_stored() {
+    for found_as in [Reconciled::Completed, Reconciled::Failed, |answer| Reconciled::Commit {
+        answer,
+        items: Vec::new(),
+    }] {
+        everywhere(async |site| {
+            // The second request asks the hook again, so the first one has stored nothing.
+            for answer in judged(&site, "k", move || Ok(found_as(found(103)))).await {
+                problem(&answer, 503, "ReconcileFailed");
+            }
+            assert_eq!(site.runs.count(), 1);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn a_failure_that_was_found_is_sent_and_the_next_request_runs() {
     everywhere(async |site| {
         let answers = judged(&site, "k", || Ok(Reconciled::Failed(found(502)))).await;

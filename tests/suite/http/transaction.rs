@@ -34,6 +34,9 @@ fn transfers(http: Http, table: &str, runs: &Runs) -> Function {
                     "refuse" => Transaction::discard(answer(422, "no")),
                     "panic" => panic!("before anything happens"),
                     "fail" => Transaction::new(answer(503, "later")),
+                    "interim" => {
+                        Transaction::new(answer(103, "early")).items([count(&table, "effect")])
+                    }
                     "read" => Transaction::new(answer(200, "read")),
                     "busy" => transaction.on_condition_failed(move |_| Some(answer(409, "busy"))),
                     "twice" => transaction.items([count(&table, "effect")]),
@@ -112,8 +115,10 @@ async fn what_executes_nothing_leaves_nothing() {
     problem(&api.send(post("k", "panic")).await, 500, "HandlerPanicked");
     // Whether there is an answer already.
     assert_eq!(api.link.wire.requests(), ["GetItem"; 1]);
-    problem(&api.send(post("k", "twice")).await, 500, "Misconfigured");
-    assert_eq!(api.link.wire.requests(), [""; 0]);
+    for invalid in ["twice", "interim"] {
+        problem(&api.send(post("k", invalid)).await, 500, "Misconfigured");
+        assert_eq!(api.link.wire.requests(), [""; 0]);
+    }
     assert_eq!(api.send(post("k", "{}")).await.status(), 201);
     assert_eq!(api.effects().await, (1, 0));
 }

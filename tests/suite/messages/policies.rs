@@ -6,9 +6,11 @@ use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{FailureAction, Message};
 use dynamodb_idempotency::policy::{Completed, Failure, InProgress, Outage, Takeover, Unconfirmed};
+use lambda_runtime::Diagnostic;
 
-use super::function::{Ran, failures, holding, invoke, noting};
+use super::function::{Ran, context_of, failures, holding, invoke, invoke_in, noting};
 use super::queue::{fifo, message, sqs};
+use crate::support::listener::Listener;
 use crate::support::{Act, Gate, Link, Store, raw};
 
 #[tokio::test]
@@ -147,4 +149,19 @@ async fn an_unconfirmed_completion_is_done_unless_the_policy_says_otherwise() {
         assert_eq!(failures(&answer), failed);
         assert_eq!(ran.count(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_reported_message_has_a_line_with_the_kind_and_only_a_batch_an_error_type() {
+    let (store, link, listener) = (Store::open().await, Link::without_retries(), Listener::start());
+    let consumer = || store.over(&link).sqs("book");
+    let whole = consumer().report_batch().handler(noting(&Ran::default())).unwrap();
+    let each = consumer().handler(noting(&Ran::default())).unwrap();
+    link.wire.down(Act::LoseRequest);
+    let batch = sqs([message("1", "k", "a")]);
+    assert_eq!(failures(&invoke(&each, &batch).await), ["1"]);
+    let [event] = &listener.logged("a message failed")[..] else { panic!("one event") };
+    assert!(event.get("error").contains("(Unavailable)"), "{event:?}");
+    let failed = invoke_in(&whole, &batch, context_of(30)).await.unwrap_err();
+    assert_eq!(Diagnostic::from(failed).error_type, "Messages.Failed");
 }

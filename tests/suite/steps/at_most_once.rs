@@ -1,6 +1,6 @@
 //! A step whose request is sent at most once, whoever continues its operation.
 
-use dynamodb_idempotency::{EarlierSend, LookUp};
+use dynamodb_idempotency::{Abandoned, EarlierSend, LookUp, Reconciled};
 
 use super::*;
 
@@ -204,4 +204,21 @@ async fn a_step_is_not_named_like_a_note() {
     let error = outcome.await.unwrap_err().flatten().into_handler().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidUse);
     assert_eq!(service.sent.count(), 0);
+}
+
+#[tokio::test]
+async fn a_hook_does_not_see_a_note_as_a_step() {
+    let store = Store::open().await;
+    let steps = raw::map("refund~sent~1", s("1790000000000"));
+    store.put(with(raw::abandoned("order#k"), "steps", steps)).await;
+    let idempotency = store.idempotency();
+    let call = idempotency.operation("order").key("k").no_payload();
+    let call = call.reconcile(async |abandoned: Abandoned| {
+        assert_eq!(abandoned.steps().count(), 0);
+        for name in ["refund", "refund~sent~1"] {
+            assert_eq!(abandoned.step::<i64>(name).unwrap(), None, "{name}");
+        }
+        Ok::<_, &str>(Reconciled::Completed(1))
+    });
+    assert_eq!(call.run(async |_| Ok(2)).await.unwrap(), 1);
 }

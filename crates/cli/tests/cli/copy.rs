@@ -381,7 +381,13 @@ async fn after_a_signal_the_place_is_printed() {
         assert!(sent.expect("it runs").success());
         let ended = running.wait_with_output().await.expect("it ends");
         assert_eq!(ended.status.code(), Some(130), "{ended:?}");
-        let error: Value = serde_json::from_slice(&ended.stderr).expect("a document");
+        let documents: Vec<Value> = serde_json::Deserializer::from_slice(&ended.stderr)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .expect("documents");
+        let [note, error] = &documents[..] else { panic!("two documents: {documents:?}") };
+        let note = note["note"].as_str().expect("a note");
+        assert!(note.starts_with("interrupted: ") && note.contains("--resume"), "{note}");
         assert_eq!(error["error"]["kind"], "interrupted");
         let place = error["error"]["resume"].as_str().expect("a place").to_owned();
         copied(&source, &target, &["--resume", &place]).await;

@@ -71,6 +71,19 @@ async fn a_note_of_a_request_is_shown_with_its_time() {
 }
 
 #[tokio::test]
+async fn a_note_that_a_codec_encoded_is_not_shown_as_done() {
+    let store = Store::open().await;
+    let encoded = aws_sdk_dynamodb::primitives::Blob::new(b"\x02encoded");
+    let encoded = aws_sdk_dynamodb::types::AttributeValue::B(encoded);
+    let steps = map(&[("refund~sent~1", encoded)]);
+    store.put(with(abandoned("payments#k", 100), "steps", steps)).await;
+    let shown = store.run(&["show", "payments", "k"]).await.out;
+    for part in ["refund~sent~1: its time is encoded by a codec", "of step `refund`"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[tokio::test]
 async fn it_ends_with_what_to_do() {
     let store = Store::open().await;
     let mut failed = with(completed("payments#failed"), "status", s("FAILED"));

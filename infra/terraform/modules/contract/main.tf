@@ -157,12 +157,12 @@ locals {
 
   # One line of these requires action at once.
   pages = {
-    LeaseLost    = "A handler outlived its lease and another call owned its key: the operation may have run twice."
-    LeaseExpired = "A handler was stopped when its lease expired: its effect may have happened in part."
-    Unconfirmed  = "A handler ran and DynamoDB did not confirm its completion: it may run again after its lease."
-    FailOpen     = "DynamoDB could not be reached and handlers ran without a record."
-    SwitchedOff  = "Idempotency is switched off: handlers run for every repeat."
-    AnswerLost   = "A completed operation has no answer that can be replayed: its repeats get an error."
+    LeaseLost    = "A handler outlived its lease and another call owned its key: the operation may have run twice. See docs/signals.md#outcomes."
+    LeaseExpired = "A handler was stopped when its lease expired: its effect may have happened in part. See docs/signals.md#outcomes."
+    Unconfirmed  = "A handler ran and DynamoDB did not confirm its completion: it may run again after its lease. See docs/signals.md#outcomes."
+    FailOpen     = "DynamoDB could not be reached and handlers ran without a record. See docs/signals.md#outcomes."
+    SwitchedOff  = "Idempotency is switched off: handlers run for every repeat. See docs/command-line.md#switching-it-off."
+    AnswerLost   = "A completed operation has no answer that can be replayed: its repeats get an error. See docs/signals.md#warnings-and-errors."
   }
 }
 

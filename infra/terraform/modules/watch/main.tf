@@ -123,22 +123,22 @@ locals {
   of_calls = [
     for name, service in var.services : {
       "MostCallsFail-${name}" = merge(local.page, local.most, local.shares[name].failed, {
-        description = "${name}: more than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing."
+        description = "${name}: more than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing. See docs/signals.md#outcomes."
       })
       "CallsFail-${name}" = merge(local.ticket, local.some, local.shares[name].failed, {
-        description = "${name}: more than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached."
+        description = "${name}: more than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached. See docs/signals.md#outcomes."
       })
       "MostUnresolved-${name}" = merge(local.page, local.most, local.shares[name].unresolved, {
-        description = "${name}: more than half of the calls find or leave an operation that is not completed: its effect must be checked."
+        description = "${name}: more than half of the calls find or leave an operation that is not completed: its effect must be checked. See docs/guide/operate.md#a-key-is-stuck."
       })
       "Unresolved-${name}" = merge(local.ticket, local.some, local.shares[name].unresolved, {
-        description = "${name}: more than 5 of 100 calls find or leave an operation that is not completed: its effect must be checked."
+        description = "${name}: more than 5 of 100 calls find or leave an operation that is not completed: its effect must be checked. See docs/guide/operate.md#a-key-is-stuck."
       })
       "CallsDropped-${name}" = merge(local.page, local.some, local.shares[name].dropped, {
-        description = "${name}: more than 5 of 100 calls are dropped while their handler runs: effects may be repeated when the leases end."
+        description = "${name}: more than 5 of 100 calls are dropped while their handler runs: effects may be repeated when the leases end. See docs/signals.md#outcomes."
       })
       "ErrorLines-${name}" = merge(local.ticket, local.some, local.shares[name].errors, {
-        description = "${name}: dynamodb-idempotency logs more than 5 errors for 100 calls."
+        description = "${name}: dynamodb-idempotency logs more than 5 errors for 100 calls. See docs/signals.md#warnings-and-errors."
       })
     } if service.has_log
   ]
@@ -151,13 +151,13 @@ locals {
   of_functions = [
     for name, service in var.services : {
       "MostInvocationsFail-${name}" = merge(local.page, local.most, local.failed_invocations[name], {
-        description = "${name}: more than half of the invocations end with an error."
+        description = "${name}: more than half of the invocations end with an error. See docs/guide/operate.md#failed-invocations."
       })
       "InvocationsFail-${name}" = merge(local.ticket, local.some, local.failed_invocations[name], {
-        description = "${name}: more than 5 of 100 invocations end with an error: a panic, a timeout, too little memory."
+        description = "${name}: more than 5 of 100 invocations end with an error: a panic, a timeout, too little memory. See docs/guide/operate.md#failed-invocations."
       })
       "FunctionThrottles-${name}" = merge(local.ten_a_minute, {
-        description = "${name}: Lambda throttles the function: its concurrency is used up."
+        description = "${name}: Lambda throttles the function: its concurrency is used up. See docs/guide/scale.md#limits."
         expression  = "throttles"
         metrics     = { throttles = local.of_lambda[name].throttles }
       })
@@ -165,7 +165,7 @@ locals {
   ]
   of_table = {
     Throttles = merge(local.ten_a_minute, {
-      description = "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs."
+      description = "DynamoDB throttles requests to the idempotency table: callers get errors, nothing runs. See docs/guide/scale.md#limits."
       expression  = "SUM([reads, writes])"
       metrics = {
         for id, metric in { reads = "ReadThrottleEvents", writes = "WriteThrottleEvents" } :
@@ -173,7 +173,7 @@ locals {
       }
     })
     SystemErrors = merge(local.ten_a_minute, {
-      description = "DynamoDB answers requests to the idempotency table with server errors (HTTP 5xx)."
+      description = "DynamoDB answers requests to the idempotency table with server errors (HTTP 5xx). See docs/guide/faq.md#kinds-of-errors."
       expression  = "SUM([gets, puts, updates, transactions])"
       metrics = {
         for id, operation in { gets = "GetItem", puts = "PutItem", updates = "UpdateItem", transactions = "TransactWriteItems" } :
