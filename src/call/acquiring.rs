@@ -186,9 +186,13 @@ impl<'a> Acquiring<'a> {
                 return Ok(Progress::Acquired(self.execution(None)));
             }
             Next::RunHook => {
-                let Some(record) = self.session.last.clone() else {
+                let Some(mut record) = self.session.last.take() else {
                     return Err(self.session.take_error().into());
                 };
+                // Boxed: few calls run a hook.
+                let until = Some(self.read_by());
+                Box::pin(self.session.read_step_items(&mut record, until)).await?;
+                self.session.last = Some(record.clone());
                 let (coding, key) = (self.core.coding.clone(), self.call.key.clone());
                 return Ok(Progress::Abandoned(Box::new(Abandoned { coding, key, record })));
             }
@@ -224,6 +228,7 @@ impl<'a> Acquiring<'a> {
             tracing::warn!(operation, attempt, "an abandoned operation is taken over");
             signals::takeover(operation);
         }
+        let taken_over = taken_over.map(|record| (record, Arc::clone(&self.session.step_items)));
         Execution::new(self.core, self.call.clone(), grant, window, taken_over, success)
     }
 
@@ -289,9 +294,14 @@ impl<'a> Acquiring<'a> {
 
     /// Reads a stored answer within the call's time.
     async fn read_answer(&self, stored: Stored) -> Result<Answer, Error> {
+        let until = Some(self.read_by());
+        self.core.open(stored, &self.call.key, &self.call.policy, until).await
+    }
+
+    /// When the reads of a call must have ended.
+    fn read_by(&self) -> Deadline {
         let budget = self.machine.budget();
-        let until = self.call.answer_by().map_or(budget, |by| by.min(budget));
-        self.core.open(stored, &self.call.key, &self.call.policy, Some(until)).await
+        self.call.answer_by().map_or(budget, |by| by.min(budget))
     }
 
     /// The error of a call with a transaction in doubt.

@@ -16,7 +16,7 @@ use crate::call::user_code;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::protocol::time::{Interval, Timestamp};
-use crate::store::record::StoredStep;
+use crate::store::record::StepValue;
 
 /// In the name of a note, between the step's name and the attempt.
 pub(crate) const SENT: &str = "~sent~";
@@ -187,13 +187,16 @@ impl Execution {
     async fn note(&self, name: &str) -> Result<(), Error> {
         let at = self.store_time(name)?.latest;
         let key = key(name, self.attempt());
-        let note = StoredStep::new(&key, at.millis().to_string(), self.coder());
-        let note = self.inner.steps.make_room(&key, note).map_err(|reason| {
+        let note = StepValue::new(&key, at.millis().to_string(), self.coder());
+        let note = note.and_then(|note| self.inner.steps.place_in_record(&key, &note));
+        let note = note.map_err(|reason| {
             not_sent(name, ErrorKind::InvalidUse, &format!("its note cannot be stored: {reason}"))
         })?;
-        let noted = self.write_step(&key, &note.encode()).await;
+        let noted = self.write_step(&key, &note, None, self.step_until()).await;
         noted.map_err(|reason| match reason {
-            NotStored::Invalid(source) | NotStored::Unconfirmed(source) => {
+            NotStored::Invalid(source)
+            | NotStored::Unconfirmed(source)
+            | NotStored::ItemUnconfirmed(source) => {
                 let message = "DynamoDB did not confirm the note";
                 not_sent(name, ErrorKind::Unavailable, message).with_source(source)
             }

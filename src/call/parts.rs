@@ -17,7 +17,7 @@ use crate::policy::Policy;
 use crate::protocol::{MIN_LIMIT, RecordMeta, Tries};
 use crate::signals;
 use crate::store::key::{PartName, RecordKey};
-use crate::store::record::{self, FAILED_BYTES};
+use crate::store::record::{self, FAILED_BYTES, Item};
 use crate::store::{Consistency, WriteResult};
 
 /// The error if parts are not written in time.
@@ -212,7 +212,7 @@ impl Core {
         Ok(bytes)
     }
 
-    /// Reads a part. A part never changes, so an eventually consistent read that finds it is correct.
+    /// Reads a part.
     async fn read_part(
         &self,
         key: &RecordKey,
@@ -221,16 +221,28 @@ impl Core {
         until: Option<Deadline>,
     ) -> Result<Vec<u8>, Unread> {
         let key = self.part_key(key, manifest, number).map_err(Unread::Error)?;
+        let Some(item) = self.read_unchanging(&key, until).await.map_err(Unread::Error)? else {
+            let missing = format!("its part {number} of {} is missing", manifest.parts);
+            return Err(Unread::Gone(missing));
+        };
+        let part = record::part_bytes(item, &manifest.owner);
+        part.ok_or_else(|| Unread::Gone(format!("its part {number} is another item")))
+    }
+
+    /// Reads an item whose content never changes, so an eventually consistent read that finds it is correct.
+    pub(super) async fn read_unchanging(
+        &self,
+        key: &RecordKey,
+        until: Option<Deadline>,
+    ) -> Result<Option<Item>, Error> {
         for consistency in [Consistency::Eventual, Consistency::Strong] {
             let limit = self.time_until(until);
-            let read = self.table.read(&key, consistency, limit).await;
-            if let Some(item) = read.outcome.map_err(Unread::Error)? {
-                let part = record::part_bytes(item, &manifest.owner);
-                return part
-                    .ok_or_else(|| Unread::Gone(format!("its part {number} is another item")));
+            let found = self.table.read(key, consistency, limit).await.outcome?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
-        Err(Unread::Gone(format!("its part {number} of {} is missing", manifest.parts)))
+        Ok(None)
     }
 
     fn part_key(

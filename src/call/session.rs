@@ -1,5 +1,6 @@
 //! Drives a machine: sends its requests, waits, and passes the results in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
@@ -9,6 +10,7 @@ use crate::call::cache::{Entry, Generation};
 use crate::call::context::CallContext;
 use crate::call::core::Core;
 use crate::call::hook::{Reconciled, Resolved};
+use crate::call::step_items::StepItems;
 use crate::call::transaction::items;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
@@ -48,6 +50,8 @@ pub(crate) struct Session<'a> {
     pub(crate) items: Vec<TransactWriteItem>,
     /// The name and the stored form of the step that is written.
     pub(crate) step: Option<(String, AttributeValue)>,
+    /// The items of the record's steps.
+    pub(crate) step_items: Arc<StepItems>,
     /// The transaction that was sent last, and its token.
     sent: Option<(Write, String)>,
     /// The record that the last response has shown.
@@ -68,7 +72,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         core: &'a Core,
         call: &'a CallContext,
         me: OwnerId,
@@ -85,6 +89,7 @@ impl<'a> Session<'a> {
             is_replaceable: false,
             items: Vec::new(),
             step: None,
+            step_items: Arc::default(),
             sent: None,
             last: None,
             completed_until: None,
@@ -183,7 +188,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn note_error(&mut self, error: Error) -> Cause {
+    pub(super) fn note_error(&mut self, error: Error) -> Cause {
         let cause = if error.is_outage() { Cause::Outage } else { Cause::Other };
         self.error = Some(error);
         cause
@@ -234,8 +239,10 @@ impl<'a> Session<'a> {
         match self.response(write, limit).await {
             Ok(response) => self.put(write, response, limit).await,
             Err(error) => {
-                let result = WriteResult::NotApplied(self.note_error(error));
-                Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: None }
+                let cause = self.note_error(error);
+                // The steps of the record could not be read. No handler runs without them, even in an outage.
+                let cause = if write.kind == Kind::TakeOver { Cause::Other } else { cause };
+                not_sent(cause)
             }
         }
     }
@@ -248,7 +255,8 @@ impl<'a> Session<'a> {
         limit: Duration,
     ) -> Result<Option<AttributeValue>, Error> {
         if write.kind == Kind::TakeOver {
-            self.note_takeover()?;
+            // Boxed: few calls take over.
+            Box::pin(self.note_takeover(limit)).await?;
         }
         if write.kind == Kind::Undo {
             return Ok(self.failure_before().map(Stored::attribute));
@@ -312,6 +320,14 @@ impl<'a> Session<'a> {
         response: Option<AttributeValue>,
         limit: Duration,
     ) -> Reply {
+        let ending = self.ending_step_items(write);
+        if !ending.is_empty() {
+            // Boxed: few operations last so long.
+            let kept = Box::pin(self.keep_step_items(ending, write.record.expires_at, limit));
+            if let Err(cause) = kept.await {
+                return not_sent(cause);
+            }
+        }
         self.note_generation();
         let (table, call) = (&self.core.table, self.call);
         let fingerprint = call.fingerprint.to_store();
@@ -403,16 +419,18 @@ impl<'a> Session<'a> {
         self.failure.as_ref().or_else(|| failed?.answer.as_ref())
     }
 
-    /// Keeps the record that is taken over. An error if this process cannot decode its steps, so that
-    /// a process with the right codec can continue the operation.
-    fn note_takeover(&mut self) -> Result<(), Error> {
-        let Some(record) = self.last.take().or_else(|| self.taken_over.take()) else {
+    /// Keeps the record that is taken over, with the results of its steps, which are read within `limit`. An
+    /// error if this process cannot read or decode them, so that another process can continue the operation.
+    async fn note_takeover(&mut self, limit: Duration) -> Result<(), Error> {
+        let Some(mut record) = self.last.take().or_else(|| self.taken_over.take()) else {
             return Ok(());
         };
-        let checked = match &record.steps {
+        let until = self.core.table.clock.lasting(limit);
+        let read = self.read_step_items(&mut record, Some(until)).await;
+        let checked = read.and_then(|()| match &record.steps {
             Some(steps) => check_steps(steps, self.core.coding.of(&self.call.key)),
             None => Ok(()),
-        };
+        });
         self.taken_over = Some(record);
         checked
     }
@@ -448,6 +466,12 @@ pub(crate) fn report_unstorable(kind: SessionKind, operation: &str, reason: &str
             "a reconcile hook's answer cannot be stored: repeats get an error"
         ),
     }
+}
+
+/// The reply to a write that was not sent.
+const fn not_sent(cause: Cause) -> Reply {
+    let outcome = Outcome::Write(WriteResult::NotApplied(cause));
+    Reply { outcome, is_in_doubt: false, time: None }
 }
 
 /// Represents a record that cannot be decoded.

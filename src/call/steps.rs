@@ -14,22 +14,29 @@ use serde::de::DeserializeOwned;
 use crate::answer::codec::Coder;
 use crate::answer::to_json;
 use crate::call::at_most_once::{SENT, sent_by};
-use crate::call::execution::Execution;
+use crate::call::execution::{Execution, Inner};
+use crate::call::step_items::StepItem;
 use crate::call::user_code;
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::protocol::{Command, StepResult, StepWrite};
-use crate::store::record::{StoredStep, StoredSteps, steps_bytes};
+use crate::protocol::{Command, StepCommand, StepResult, StepWrite};
+use crate::store::record::{
+    self, ItemValue, StepValue, StoredStep, StoredSteps, step_item_bytes, steps_bytes,
+};
 
 /// The longest name of a step, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The limit for the results of all steps of an operation, with their names, in bytes. The rest of an
-/// item's 400 KB is for the other attributes and for a kept failure.
+/// The limit for the steps in a record, with their names, in bytes. The rest of an item's 400 KB is for the other
+/// attributes and for a kept failure.
 const MAX_BYTES: usize = 256 * 1024;
 
+/// What DynamoDB bills as one unit of a write.
+const WRITE_UNIT: usize = 1024;
+
 impl Execution {
-    /// Runs one part of the operation once, and stores its result in the record. A later attempt of the
-    /// operation gets the stored result instead of running the part again.
+    /// Runs one part of the operation once, and stores its result. A later attempt of the operation gets the
+    /// stored result instead of running the part again.
     ///
     /// ```
     /// use dynamodb_idempotency::{Execution, RunError};
@@ -59,10 +66,14 @@ impl Execution {
     /// [`discard`](Self::discard) that follows a step, the record is kept as FAILED, and the next call
     /// continues after the steps. The completion removes the steps.
     ///
-    /// A step costs one write of the whole record with its steps (one write unit per KB), and nothing if
-    /// its result is stored already. All results of an operation and their names take at most 256 KiB: as
-    /// JSON, or as encoded by the [`AnswerCodec`](crate::AnswerCodec). If a result is too large or cannot
-    /// be serialized, its step still counts as done, so no later attempt repeats it. Without a record
+    /// A step costs one write of the record, and nothing if its result is stored already. A result for which
+    /// the record would take a further write unit (usually more than 1 KB) is stored in an item of its own,
+    /// which costs one write unit per KB, and the record only notes it.
+    ///
+    /// A result has at most 400 KB, as JSON or as encoded by the [`AnswerCodec`](crate::AnswerCodec). Those in
+    /// items have at most [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes) together. Names, notes
+    /// and results in the record have at most 256 KiB. If a result is too large or cannot be serialized, its
+    /// step still counts as done, so no later attempt repeats it. Without a record
     /// ([`is_protected`](Self::is_protected)) a step runs, and nothing is stored.
     ///
     /// # Errors
@@ -73,7 +84,7 @@ impl Execution {
     /// the record has no room for a step, or after a [`commit`](Self::commit) or the handler's return;
     /// [`ErrorKind::LeaseLost`] if the lease has expired or is lost. For a stored result:
     /// [`ErrorKind::AnswerUnreadable`] if it has another type, [`ErrorKind::AnswerUnavailable`] if it could
-    /// not be stored, and [`ErrorKind::StepsUnreadable`] if the codec cannot decode it.
+    /// not be stored or its item is lost, and [`ErrorKind::StepsUnreadable`] if the codec cannot decode it.
     ///
     /// After the work has run, [`Error::step_ran`] is `true`: [`ErrorKind::AnswerUnavailable`] if the
     /// result cannot be stored, [`ErrorKind::LeaseLost`] if the owner lost the key,
@@ -162,18 +173,27 @@ impl Execution {
                 return Ok(());
             }
             // Encoded only once, because a later try recognizes an earlier one by its bytes.
-            let made = json.and_then(|json| StoredStep::new(name, json, self.coder()));
-            let error = match self.inner.steps.make_room(name, made) {
-                Ok(step) => match self.write_step(name, &step.encode()).await {
+            let made = json.and_then(|json| StepValue::new(name, json, self.coder()));
+            let error = match made.and_then(|value| self.place_step(name, &value)) {
+                Ok(placed) => match self.write_placed(name, placed).await {
                     Ok(()) => return Ok(()),
                     Err(NotStored::Invalid(invalid)) => {
                         unstorable(name, "DynamoDB rejects it").with_source(invalid)
                     }
+                    Err(NotStored::ItemUnconfirmed(error)) => {
+                        let reason =
+                            "its item was not confirmed, and the record has no room for it";
+                        unstorable(name, reason).with_source(error)
+                    }
                     Err(other) => return Err(Self::not_stored(name, other)),
                 },
-                Err(reason) => unstorable(name, &reason),
+                Err(reason) => {
+                    self.inner.steps.place_unavailable(name);
+                    unstorable(name, &reason)
+                }
             };
-            let written = self.write_step(name, &StoredStep::Unavailable.encode()).await;
+            let unavailable = StoredStep::Unavailable.encode();
+            let written = self.write_step(name, &unavailable, None, self.step_until()).await;
             written.map_err(|reason| Self::not_stored(name, reason))?;
             tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
             Err(error)
@@ -181,30 +201,77 @@ impl Execution {
         storing.boxed()
     }
 
-    /// Tries to write a step until the write is confirmed or finally rejected, or the time is over.
+    /// Chooses where a result is stored. The error is why it cannot be stored.
+    fn place_step(&self, name: &str, value: &StepValue) -> Result<Placed, String> {
+        let Inner { core, call, steps, .. } = &*self.inner;
+        let fingerprint = call.fingerprint.to_store();
+        let record = self.completed_meta();
+        let of = (&call.key, &fingerprint);
+        let room = Room {
+            record_without_steps: record::pending_bytes(&core.table.schema, of, &record),
+            max_item_bytes: call.policy.max_answer_bytes,
+        };
+        steps.place(name, value, room, || core.step_item(&call.key, name, value))
+    }
+
+    /// Writes a result. If its item is not confirmed, the result goes into the record if it fits.
+    async fn write_placed(&self, name: &str, placed: Placed) -> Result<(), NotStored> {
+        let until = self.step_until();
+        let item = match placed {
+            Placed::InRecord(value) => return self.write_step(name, &value, None, until).await,
+            Placed::InItem(item) => item,
+        };
+        let note = StoredStep::InItem(item.note, ItemValue::Unread).encode();
+        let error = match self.write_step(name, &note, Some(&item), until).await {
+            Err(NotStored::ItemUnconfirmed(error)) => error,
+            written => return written,
+        };
+        let Some(value) = self.inner.steps.move_into_record(name, item) else {
+            return Err(NotStored::ItemUnconfirmed(error));
+        };
+        tracing::warn!(
+            operation = self.operation(), %error,
+            "a step's item was not confirmed: its result goes into the record"
+        );
+        self.write_step(name, &value, None, until).await
+    }
+
+    /// Until when the write of a step that has run is tried.
+    pub(super) fn step_until(&self) -> Deadline {
+        self.tenure().tries_until(self.inner.core.table.clock.moment())
+    }
+
+    /// Tries to write a step until the write is confirmed or finally rejected, or the time is over. `value` is
+    /// what the record stores under the name: the result, or the note of its item.
     pub(super) async fn write_step(
         &self,
         name: &str,
         value: &AttributeValue,
+        item: Option<&StepItem>,
+        until: Deadline,
     ) -> Result<(), NotStored> {
         let clock = &self.inner.core.table.clock;
         let mut session = self.session();
         session.step = Some((name.to_owned(), value.clone()));
-        let (mut write, mut command) = {
-            let (mut tenure, now) = (self.tenure(), clock.moment());
-            let until = tenure.tries_until(now);
-            StepWrite::start(&mut tenure, now, until)
-        };
+        let (mut write, mut command) =
+            StepWrite::start(&mut self.tenure(), clock.moment(), until, item);
         let result = loop {
             let reply = match command {
-                Command::Return(result) => break result,
-                Command::Pause { bound, max } => {
+                StepCommand::PutItem { item, expires_at, limit } => {
+                    session.put_step_item(item, expires_at, limit).await
+                }
+                StepCommand::Record(Command::Return(result)) => break result,
+                StepCommand::Record(Command::Pause { bound, max }) => {
                     clock.pause(bound, max).await;
                     command = write.woke(&mut self.tenure(), clock.moment());
                     continue;
                 }
-                Command::Read { is_consistent, limit } => session.read(is_consistent, limit).await,
-                Command::Send { write, limit } => session.write(&write, limit).await,
+                StepCommand::Record(Command::Read { is_consistent, limit }) => {
+                    session.read(is_consistent, limit).await
+                }
+                StepCommand::Record(Command::Send { write, limit }) => {
+                    session.write(&write, limit).await
+                }
             };
             let has_step = session.shows_step();
             command = write.replied(&mut self.tenure(), clock.moment(), &reply, has_step);
@@ -218,15 +285,16 @@ impl Execution {
             }
             StepResult::Over => Err(NotStored::Over),
             StepResult::Unconfirmed => Err(NotStored::Unconfirmed(session.take_error())),
+            StepResult::ItemUnconfirmed => Err(NotStored::ItemUnconfirmed(session.take_error())),
         }
     }
 
     /// The error of a step whose work has run.
     fn not_stored(name: &str, reason: NotStored) -> Error {
         match reason {
-            NotStored::Invalid(source) | NotStored::Unconfirmed(source) => {
-                unconfirmed(name, source)
-            }
+            NotStored::Invalid(source)
+            | NotStored::Unconfirmed(source)
+            | NotStored::ItemUnconfirmed(source) => unconfirmed(name, source),
             NotStored::Lost => {
                 let message = format!(
                     "step `{name}` HAS run and is not stored: another execution owns the key, or its \
@@ -254,6 +322,8 @@ pub(super) enum NotStored {
     Over,
     /// DynamoDB did not confirm the write in time.
     Unconfirmed(Error),
+    /// DynamoDB did not confirm the item of the result in time. The record does not note it.
+    ItemUnconfirmed(Error),
 }
 
 fn unstorable(name: &str, reason: &str) -> Error {
@@ -276,16 +346,32 @@ pub(crate) struct Known {
     done: StoredSteps,
     /// The names that this execution has used.
     used: HashSet<String>,
-    /// The size of all steps that are stored, or about to be stored.
+    /// The size in the record of all steps that are stored, or about to be stored.
     pub(crate) bytes: usize,
+    /// The size of the results in items.
+    item_bytes: usize,
+}
+
+/// Where a result is stored, and the value in the record.
+enum Placed {
+    InRecord(AttributeValue),
+    InItem(StepItem),
+}
+
+/// What limits the results of steps, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    record_without_steps: usize,
+    /// For the results in items.
+    max_item_bytes: usize,
 }
 
 impl Steps {
     pub(crate) fn new(found: Option<StoredSteps>) -> Self {
         let done = found.unwrap_or_default();
-        let bytes = steps_bytes(&done);
+        let (bytes, item_bytes) = (steps_bytes(&done), step_item_bytes(&done));
         let used = HashSet::new();
-        Self(Mutex::new(Known { done, used, bytes }))
+        Self(Mutex::new(Known { done, used, bytes, item_bytes }))
     }
 
     /// Never hold the lock across an await: a step whose future is not polled would block the others.
@@ -332,24 +418,73 @@ impl Steps {
         notes.max_by_key(|(attempt, _)| *attempt)
     }
 
-    /// Reserves room for a result. The error is why it cannot be stored.
-    pub(super) fn make_room(
+    /// Reserves room for a result: in the record as long as the record takes no further write unit for it, or
+    /// if an item has no advantage or no room. `item` makes the item of the result; `None` if that is not
+    /// possible. The error is why the result cannot be stored.
+    fn place(
         &self,
         name: &str,
-        made: Result<StoredStep, String>,
-    ) -> Result<StoredStep, String> {
+        value: &StepValue,
+        room: Room,
+        item: impl FnOnce() -> Option<StepItem>,
+    ) -> Result<Placed, String> {
         let mut known = self.lock();
-        let made = made.and_then(|step| {
-            let bytes = step.bytes(name);
-            let all = known.bytes + bytes;
-            if all > MAX_BYTES {
-                let message = "and all steps together would have";
-                return Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"));
+        let bytes = value.bytes(name);
+        let free = room.record_without_steps.next_multiple_of(WRITE_UNIT);
+        if room.record_without_steps + known.bytes + bytes > free
+            && known.item_bytes + value.len() <= room.max_item_bytes
+            && let Some(item) = item()
+        {
+            let noted = item.note.bytes(name);
+            if noted < bytes && known.bytes + noted <= MAX_BYTES {
+                known.bytes += noted;
+                known.item_bytes += value.len();
+                return Ok(Placed::InItem(item));
             }
-            Ok(step)
-        });
-        known.bytes += made.as_ref().unwrap_or(&StoredStep::Unavailable).bytes(name);
-        made
+        }
+        known.take(bytes)?;
+        Ok(Placed::InRecord(value.encode()))
+    }
+
+    /// Reserves room in the record.
+    pub(super) fn place_in_record(
+        &self,
+        name: &str,
+        value: &StepValue,
+    ) -> Result<AttributeValue, String> {
+        self.lock().take(value.bytes(name))?;
+        Ok(value.encode())
+    }
+
+    /// Reserves room for a step whose result cannot be stored.
+    fn place_unavailable(&self, name: &str) {
+        self.lock().bytes += StoredStep::Unavailable.bytes(name);
+    }
+
+    /// Reserves room in the record for a result whose item was not confirmed. `None` if there is none.
+    fn move_into_record(&self, name: &str, item: StepItem) -> Option<AttributeValue> {
+        let mut known = self.lock();
+        let StepItem { note, value, .. } = item;
+        known.bytes -= note.bytes(name);
+        known.item_bytes -= value.len();
+        if known.take(value.bytes(name)).is_err() {
+            known.bytes += StoredStep::Unavailable.bytes(name);
+            return None;
+        }
+        Some(value.encode())
+    }
+}
+
+impl Known {
+    /// Reserves bytes in the record. The error says why there are not enough.
+    fn take(&mut self, bytes: usize) -> Result<(), String> {
+        let all = self.bytes + bytes;
+        if all > MAX_BYTES {
+            let message = "and all steps in the record would have";
+            return Err(format!("it has {bytes} bytes, {message} {all} of {MAX_BYTES}"));
+        }
+        self.bytes = all;
+        Ok(())
     }
 }
 

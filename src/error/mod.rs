@@ -219,9 +219,9 @@ pub enum ErrorKind {
     AnswerUnavailable,
     /// An earlier attempt stored [steps](crate::Execution::step) whose results this process cannot
     /// read. Their [`AnswerCodec`](crate::AnswerCodec) is missing or fails, or
-    /// [`reject_plain_answers`](crate::Builder::reject_plain_answers) rejects them. The operation is
-    /// **not** done. **Retry: a process that has the codec continues it.** Nothing ran, and the record
-    /// did not change.
+    /// [`reject_plain_answers`](crate::Builder::reject_plain_answers) rejects them, or they exceed
+    /// [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes). The operation is **not** done.
+    /// **Retry: a process that can read them continues it.** Nothing ran, and the record did not change.
     StepsUnreadable,
     /// The stored answer cannot be decoded as the requested type. **Use the type that the answer was
     /// stored with.** Nothing ran now.

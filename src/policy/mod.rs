@@ -82,7 +82,8 @@ pub struct Policy {
     ///
     /// The limit applies to the answer before compression, and to the output of an
     /// [`AnswerCodec`](crate::AnswerCodec). A larger answer completes the operation, but the record
-    /// stores only that the answer is too large. Repeats get [`ErrorKind::AnswerUnavailable`].
+    /// stores only that the answer is too large. Repeats get [`ErrorKind::AnswerUnavailable`]. The results of
+    /// an operation's [steps](crate::Execution::step) in items have the same limit together.
     pub max_answer_bytes: usize,
 }
 

@@ -37,7 +37,7 @@ use futures_util::TryFutureExt;
 use self::error_code::Destination;
 use self::expression::Change;
 use self::observer::{Observed, observe};
-use self::record::{Item, OwnerId};
+use self::record::{Item, OwnerId, StepValue};
 use self::request_error::{DynamoError, RequestError};
 use crate::clock::{Clock, StoreTime};
 use crate::error::Error;
@@ -145,6 +145,34 @@ impl Table {
         let condition = Expression::of(&self.schema, &condition);
         let item = record::part_item(&self.schema, key, owner, expires_at, bytes);
         self.put(item, condition, limit).await
+    }
+
+    /// Puts the item of a step, on the condition of a part: its key identifies its content too.
+    pub(crate) async fn put_step_item(
+        &self,
+        key: &RecordKey,
+        expires_at: i64,
+        value: &StepValue,
+        limit: Duration,
+    ) -> Reply<WriteResult> {
+        let condition = Condition::absent().or(&[Term::ExpiresBefore(expires_at)]);
+        let condition = Expression::of(&self.schema, &condition);
+        let item = record::step_item(&self.schema, key, expires_at, value);
+        self.put(item, condition, limit).await
+    }
+
+    /// Keeps the item of a step until `expires_at`. A rejection means that the item is kept long enough, or is
+    /// missing.
+    pub(crate) async fn extend_step_item(
+        &self,
+        key: &RecordKey,
+        expires_at: i64,
+        limit: Duration,
+    ) -> Reply<WriteResult> {
+        let condition = Condition::all(&[Term::ExpiresBefore(expires_at)]);
+        let mut change = Change::on(Expression::of(&self.schema, &condition));
+        change.set_expiry(expires_at);
+        self.update(key, change, limit).await
     }
 
     /// Stores a step: as a new map, if the write requires that there is none, or else as a member of the map.

@@ -15,7 +15,8 @@ use crate::ops::admin::StoredRecord;
 use crate::store::attribute;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::{
-    self, Item, Record, RecordMeta, State, StoredStep, completed_meta, encode_steps, random_owner,
+    self, Item, Record, RecordMeta, State, StepValue, StoredStep, completed_meta, encode_steps,
+    random_owner,
 };
 use crate::store::{Consistency, Table};
 
@@ -344,7 +345,7 @@ impl<'a> SandboxRecord<'a> {
         for (name, json) in &self.steps {
             let json =
                 json.as_ref().map_err(|error| not_serializable("result of a step", error))?;
-            steps.insert(name.clone(), StoredStep::Result(json.clone()));
+            steps.insert(name.clone(), StoredStep::Inline(StepValue::Json(json.clone())));
         }
         let fingerprint = match (named, kept) {
             (None, Some(kept)) => kept,

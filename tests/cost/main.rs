@@ -16,6 +16,7 @@ mod hot_keys;
 mod memory;
 mod parts;
 mod sizes;
+mod steps;
 mod strategies;
 mod table;
 mod unwritten_parts;

@@ -134,6 +134,7 @@ scenarios! {
         clocks { clocks: 2, failures: 0 }
         clocks_go_on { bounds: ALONE, clocks: 1, handlers_continue: true, policy: |policy| policy.lease(Lease::Renewed(Duration::from_secs(6))).lease_expired(LeaseExpired::Continue), failures: 0, pauses: 0, handler_timers: 1, margin: 9 * SECOND }
         steps { call: run_steps }
+        step_items { call: run_step_items, has_stale_reads: true }
         reconcile { call: run_reconciling, failures: 0 }
         commit { commits: true, call: run_committing }
         commit_sdk_retries { commits: true, call: run_committing, tries: 2, failures: 0, fates: Fate::FAULTS }
@@ -269,15 +270,25 @@ fn run(operation: Call, caller: usize) -> Calling {
     })
 }
 
-/// The handler runs two steps before it ends. It continues when a step cannot be stored.
 fn run_steps(operation: Call, caller: usize) -> Calling {
+    run_stepping(operation, caller, 1)
+}
+
+/// Like [`run_steps`], with results that have items of their own.
+fn run_step_items(operation: Call, caller: usize) -> Calling {
+    run_stepping(operation, caller, 1024)
+}
+
+/// The handler runs two steps before it ends, with results of at least so many bytes. It continues when a step
+/// cannot be stored.
+fn run_stepping(operation: Call, caller: usize, bytes: usize) -> Calling {
     Box::pin(async move {
         let stepping = async |execution: Execution| {
             let end = world::with(|world| world.enter(caller, &execution));
             for step in ["one", "two"] {
                 let work = async {
                     world::with(|world| world.begin_step(caller, step));
-                    Ok::<_, String>(caller_name(caller))
+                    Ok::<_, String>(format!("{:bytes$}", caller_name(caller)))
                 };
                 // The ledger checks the stored results and the steps that ran, not this result.
                 drop(execution.step(step, work).await);

@@ -246,12 +246,12 @@ pub(crate) fn text(record: &StoredRecord) -> String {
             (None, StoredAnswer::Encoded { .. }) => {
                 "done; its result is encoded by a codec".to_owned()
             }
-            (
-                None,
-                StoredAnswer::Http { .. }
-                | StoredAnswer::InParts { .. }
-                | StoredAnswer::Unavailable(_),
-            ) => "done; its result could not be stored".to_owned(),
+            (None, StoredAnswer::InParts { bytes, .. }) => {
+                format!("done; its result has an item of its own, {bytes} bytes")
+            }
+            (None, StoredAnswer::Http { .. } | StoredAnswer::Unavailable(_)) => {
+                "done; its result is not available".to_owned()
+            }
         };
         fields.push(("step", format!("{}: {result}", plain(name))));
     }

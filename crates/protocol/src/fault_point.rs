@@ -23,6 +23,8 @@ pub enum FaultPoint {
     SettleUnfenced,
     HookCommitUnfenced,
     StepUnfenced,
+    /// A step is noted in its record before its item is confirmed.
+    NoteBeforeItem,
     /// A version is compared by its owner alone.
     CompareOwnerAlone,
     /// A version is compared without the number of its steps.

@@ -48,8 +48,8 @@ pub use self::record::{Attempts, RecordMeta, State, Status, Version};
 pub use self::retention::released_until;
 pub use self::rules::{COMPLETION_MARGIN, DATE_RESOLUTION, MIN_LIMIT, Rules};
 pub use self::tenure::{
-    CommitEnd, CompletionEnd, FailureEnd, Left, NoCommit, Over, Renewal, Renewals, StepResult,
-    StepWrite, Tenure, TenureEnd, Verdict,
+    CommitEnd, CompletionEnd, FailureEnd, Left, NoCommit, Over, Renewal, Renewals,
+    STEP_ITEM_MARGIN, StepCommand, StepResult, StepWrite, Tenure, TenureEnd, Verdict,
 };
 pub use self::tries::{Backoff, Tries};
 pub use self::write::{Form, Kind, Write};

@@ -2,7 +2,7 @@
 
 use crate::answer::codec::Coder;
 use crate::answer::{Answer, HttpAnswer, Manifest, Stored};
-use crate::store::record::StoredStep;
+use crate::store::record::{ItemValue, StepValue, StoredStep};
 
 /// The answer that repeats of an operation get, or the result of a step.
 ///
@@ -32,8 +32,8 @@ pub enum StoredAnswer {
     /// The answer is not available. The text is the reason why it could not be stored or cannot be
     /// read.
     Unavailable(String),
-    /// The answer is in separate items. [`Admin::record`](super::Admin::record) reads them; a scan
-    /// does not.
+    /// The answer, or the result of a step, is in separate items. [`Admin::record`](super::Admin::record)
+    /// reads them; a scan does not.
     InParts {
         /// The number of items.
         parts: u32,
@@ -64,9 +64,18 @@ impl StoredAnswer {
 
     /// Reads the result of a step.
     pub(super) fn of_step(name: &str, step: &StoredStep, coder: Coder<'_>) -> Self {
-        match (step, step.json(name, coder)) {
+        let value = match step {
+            StoredStep::InItem(note, ItemValue::Unread) => {
+                return Self::InParts { parts: 1, bytes: note.value_bytes() as u64 };
+            }
+            StoredStep::Inline(value) | StoredStep::InItem(_, ItemValue::Read(value)) => {
+                Some(value)
+            }
+            StoredStep::InItem(_, ItemValue::Missing) | StoredStep::Unavailable => None,
+        };
+        match (value, step.json(name, coder)) {
             (_, Ok(json)) => Self::Json(json.into_owned()),
-            (StoredStep::Encoded(bytes), Err(_)) if !coder.is_set() => {
+            (Some(StepValue::Encoded(bytes)), Err(_)) if !coder.is_set() => {
                 Self::Encoded { bytes: bytes.len() as u64 }
             }
             (_, Err(error)) => Self::Unavailable(error.to_string()),

@@ -8,13 +8,15 @@ use serde_json::Value;
 use super::answer::StoredAnswer;
 use super::json;
 use crate::answer::Stored;
+use crate::answer::codec::Coder;
 use crate::call::at_most_once::sent_by;
 use crate::call::core::Core;
+use crate::call::step_items::StepItems;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::signals::hashed_key;
 use crate::store::key::RecordKey;
-use crate::store::record::{Item, Record, State, Version};
+use crate::store::record::{Item, Record, State, StoredSteps, Version};
 
 /// A record as it was when it was read.
 ///
@@ -145,9 +147,16 @@ pub struct SentNote<'a> {
 }
 
 impl StoredRecord {
-    /// Reads an answer that is stored in parts.
+    /// Reads an answer that is stored in parts, and the results of steps that are in items.
     pub(super) async fn read_parts(&mut self, core: &Core) -> Result<(), Error> {
         let record = Record::decode(&core.table.schema, self.item.clone())?;
+        if let Some(mut steps) = record.steps {
+            // An operator sees results of any size.
+            let limits = (usize::MAX, None);
+            let items = StepItems::default();
+            core.read_step_items(&self.record_key, &mut steps, &items, limits).await?;
+            self.steps = Some(step_answers(&steps, core.coding.of(&self.record_key)));
+        }
         if let Some(stored @ Stored::Parts(_)) = record.answer
             && let StoredState::Completed { answer, .. } = &mut self.state
             && !matches!(answer, StoredAnswer::Encoded { .. })
@@ -169,10 +178,6 @@ impl StoredRecord {
         let coder = core.coding.of(&record_key);
         let finished_at = meta.completed_at.map(Timestamp::to_system);
         let answer = answer.map(|answer| StoredAnswer::in_record(answer, most, coder));
-        let result = |(name, step): (String, _)| {
-            let result = StoredAnswer::of_step(&name, &step, coder);
-            (name, result)
-        };
         Ok(Self {
             scope: record_key.scope().to_owned(),
             key: record_key.key().to_owned(),
@@ -197,7 +202,7 @@ impl StoredRecord {
             fingerprint: fingerprint.encode().to_vec(),
             created_at: meta.created_at.to_system(),
             expires_at: Timestamp::from_seconds(meta.expires_at).to_system(),
-            steps: steps.map(|steps| steps.into_iter().map(result).collect()),
+            steps: steps.map(|steps| step_answers(&steps, coder)),
             seen_at: seen_at.to_system(),
             record_key,
             version: meta.version(),
@@ -384,6 +389,12 @@ impl StoredRecord {
     pub fn raw(&self) -> Value {
         json::item(&self.item)
     }
+}
+
+fn step_answers(steps: &StoredSteps, coder: Coder<'_>) -> BTreeMap<String, StoredAnswer> {
+    let answers =
+        steps.iter().map(|(name, step)| (name.clone(), StoredAnswer::of_step(name, step, coder)));
+    answers.collect()
 }
 
 fn no_answer() -> Error {

@@ -265,13 +265,24 @@ impl RecordKey {
         (pk.len() <= max_bytes).then_some(Self { pk, scope_len: scope.len() })
     }
 
+    /// Returns the key of the item of a step's result: `scope/%p/hash#digest`, with the first 16 bytes of the
+    /// SHA-256 of the name's length, the step's name and the record's key. `digest` identifies the result. `None`
+    /// if the key is longer than `max_bytes`.
+    pub(crate) fn step_item(&self, name: &str, digest: [u8; 8], max_bytes: usize) -> Option<Self> {
+        let length = (name.len() as u64).to_be_bytes();
+        let hash = Sha256::new().chain_update(length).chain_update(name).chain_update(&self.pk);
+        let scope = format!("{}/%p/{}", self.scope(), hex::encode(&hash.finalize()[..16]));
+        let pk = format!("{scope}#{}", hex::encode(digest));
+        (pk.len() <= max_bytes).then_some(Self { pk, scope_len: scope.len() })
+    }
+
     /// Returns the length of the longest key of a part of an answer.
     pub(crate) const fn longest_part(&self) -> usize {
         let [digest, number] = [16, "/4294967295".len()];
         self.scope_len + "/%p/".len() + OwnerId::TEXT_LENGTH + "#".len() + digest + number
     }
 
-    /// Returns whether this is the key of a part of an answer.
+    /// Returns whether this is the key of a part of an answer, or of a step's item.
     #[cfg(feature = "admin")]
     pub(crate) fn is_of_part(&self) -> bool {
         self.scope().contains("/%p/")
@@ -417,6 +428,23 @@ mod tests {
             let scope = scope.clone().segment(segment).segment("5f");
             assert_ne!(pk(&scope, "ab01/12"), part.as_str());
         }
+    }
+
+    #[test]
+    fn keys_of_step_items_differ_by_record_step_and_result() {
+        let scope = Scope::new("charge").tenant("7");
+        let of = |key: &str, name: &str, digest: u8| {
+            let key = RecordKey::new(&scope, key, KeyForm::Verbatim, 100).unwrap();
+            key.step_item(name, [digest; 8], 100).unwrap().as_str().to_owned()
+        };
+        let keys = [of("k", "ab", 1), of("k", "ab", 2), of("k", "a", 1), of("bk", "a", 1)];
+        let (hash, digest) = keys[0].split_once('#').unwrap();
+        assert_eq!((hash.len(), digest), ("charge/%t/7/%p/".len() + 32, "0101010101010101"));
+        assert!(hash.starts_with("charge/%t/7/%p/"));
+        let distinct: std::collections::HashSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+        let key = RecordKey::new(&scope, "k", KeyForm::Verbatim, 100).unwrap();
+        assert!(key.step_item("ab", [1; 8], keys[0].len() - 1).is_none());
     }
 
     #[test]

@@ -18,7 +18,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 #[cfg(any(test, feature = "internals", feature = "testing"))]
 pub(crate) use self::stored_steps::encode_steps;
 pub(crate) use self::stored_steps::{
-    StoredStep, StoredSteps, check_steps, decode_steps, steps_bytes,
+    ItemValue, Note, StepValue, StoredStep, StoredSteps, check_steps, decode_steps,
+    step_item_bytes, steps_bytes,
 };
 use crate::answer::Stored;
 use crate::clock::{Timestamp, entropy};
@@ -290,6 +291,55 @@ pub(crate) fn part_item(
         (attribute::RESPONSE, AttributeValue::B(Blob::new(bytes))),
     ];
     item_of(schema, key, expires_at, values)
+}
+
+/// Returns the item of a step's result. Like a part, it has no status. It has no owner either, because a takeover
+/// keeps the steps of earlier owners.
+pub(crate) fn step_item(
+    schema: &TableSchema,
+    key: &RecordKey,
+    expires_at: i64,
+    value: &StepValue,
+) -> Item {
+    let values = [(attribute::FORMAT, format()), (attribute::RESPONSE, value.encode())];
+    item_of(schema, key, expires_at, values)
+}
+
+/// Returns an upper bound of the size of a step's item without its value.
+pub(crate) fn step_item_overhead(schema: &TableSchema, key: &RecordKey) -> usize {
+    let empty = StepValue::Json(String::new());
+    item_bytes(&step_item(schema, key, i64::MAX, &empty), Bound::Upper)
+}
+
+/// Returns an upper bound of the size of a PENDING record, with an empty map of steps.
+pub(crate) fn pending_bytes(
+    schema: &TableSchema,
+    of: (&RecordKey, &StoredFingerprint),
+    meta: &RecordMeta,
+) -> usize {
+    let lease_expires_at = Timestamp::from_seconds(meta.expires_at);
+    let state = State::Pending { lease_expires_at };
+    // The largest form: with `released_attempts`.
+    let pending = RecordMeta { state, completed_at: None, released_attempts: 1, ..meta.clone() };
+    let mut item = item(schema, of, &pending, None);
+    item.insert(attribute::STEPS.to_owned(), AttributeValue::M(Item::new()));
+    item_bytes(&item, Bound::Upper)
+}
+
+/// Returns the value in a step's item, and when the item expires, in epoch seconds; `None` if it is not the item
+/// that the record notes.
+pub(crate) fn step_item_value(
+    schema: &TableSchema,
+    item: Item,
+    note: Note,
+) -> Option<(StepValue, i64)> {
+    let mut fields = Fields(item);
+    if !fields.are_of_part() {
+        return None;
+    }
+    let value = StepValue::decode(fields.take(attribute::RESPONSE)?)?;
+    let expires_at = fields.number(schema.ttl_name()).ok()?;
+    (value.note() == note).then_some((value, expires_at))
 }
 
 /// Returns when a part of an answer expires, in seconds since 1970.

@@ -99,7 +99,8 @@ fn a_record_of_format_1_still_decodes() {
     let record = Record::decode(&schema(), item.clone()).unwrap();
     assert_eq!(record.meta.version().steps, Some(2));
     let steps = record.steps.unwrap();
-    assert_eq!(steps.get("reserve"), Some(&StoredStep::Result("{\"seat\":1}".into())));
+    let reserved = StoredStep::Inline(StepValue::Json("{\"seat\":1}".into()));
+    assert_eq!(steps.get("reserve"), Some(&reserved));
     assert_eq!(steps.get("mail"), Some(&StoredStep::Unavailable));
 }
 
@@ -172,6 +173,40 @@ fn the_key_and_the_ttl_attribute_are_configurable() {
     let error = Record::decode(&schema.ttl_attribute("expires"), item).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownRecord);
     assert!(error.to_string().contains("`expires`"), "{error}");
+}
+
+fn one_step(value: AttributeValue) -> Option<StoredStep> {
+    decode_steps(AttributeValue::M(Item::from([("a".to_owned(), value)])))?.remove("a")
+}
+
+#[test]
+fn a_note_has_the_digest_of_a_result_and_its_length() {
+    for length in [0, 1, 255, 256, 1024, 65_535, 65_536, 400 * 1024] {
+        let values = [StepValue::Json("x".repeat(length)), StepValue::Encoded(vec![b'x'; length])];
+        for value in values {
+            let note = StoredStep::InItem(value.note(), ItemValue::Unread);
+            assert_eq!(one_step(note.encode()), Some(note.clone()), "{length}");
+            assert_eq!(note.item_bytes(), value.len());
+            let AttributeValue::B(bytes) = note.encode() else { panic!("{note:?}") };
+            assert_eq!(note.bytes("name"), 4 + bytes.as_ref().len() + 1);
+            assert_eq!(one_step(value.encode()), Some(StoredStep::Inline(value)));
+        }
+    }
+    let json = |text: &str| StepValue::Json(text.to_owned()).note();
+    assert_ne!(json("a"), json("b"));
+    // "abc", and the digest of FIPS 180-2.
+    let note = StoredStep::InItem(json("abc"), ItemValue::Unread).encode();
+    let expected = [3, 0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 3];
+    assert_eq!(note, AttributeValue::B(Blob::new(expected)));
+}
+
+#[test]
+fn a_note_of_another_shape_is_no_step() {
+    let note = |length: &[u8]| AttributeValue::B(Blob::new([&[3; 9], length].concat()));
+    assert!(one_step(note(&[1])).is_some());
+    for wrong in [note(&[0]), note(&[0, 1]), note(&[1; 5]), AttributeValue::B(Blob::new([3; 8]))] {
+        assert_eq!(one_step(wrong.clone()), None, "{wrong:?}");
+    }
 }
 
 #[test]
@@ -287,7 +322,10 @@ proptest! {
             }
         };
         let steps = steps.map(|steps| {
-            let written = |step: Option<String>| step.map_or(StoredStep::Unavailable, StoredStep::Result);
+            let written = |step: Option<String>| {
+                let result = |json| StoredStep::Inline(StepValue::Json(json));
+                step.map_or(StoredStep::Unavailable, result)
+            };
             AttributeValue::M(steps.into_iter().map(|(k, v)| (k, written(v).encode())).collect())
         });
         item.extend(steps.clone().map(|steps| ("steps".to_owned(), steps)));

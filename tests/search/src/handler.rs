@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::model::State;
 use crate::process::{Committed, Does, Execution, Phase, Place, Send, Task, Writing};
 use crate::rows::{Row, Work};
+use crate::store::Item;
 use crate::turn::Turn;
 use dynamodb_idempotency_protocol::fault_point::{FaultPoint, is_broken};
 use dynamodb_idempotency_protocol::policy::{Completed, Failure};
@@ -90,7 +91,7 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
     }
     match role.work {
         Work::Commit if execution.commits.len() < MOST => put("commit", turn().commits()),
-        Work::Steps | Work::StepsAtOnce => {
+        Work::Steps | Work::StepItems | Work::StepsAtOnce => {
             let is_new = |number: &u8| execution.used & 1 << number == 0;
             let is_free = execution.writing.is_empty() || role.work == Work::StepsAtOnce;
             if let Some(number) = (1..=MOST_STEPS).find(is_new).filter(|_| is_free) {
@@ -239,8 +240,11 @@ impl Turn<'_> {
         }
         let now = self.now();
         let until = execution.tenure.tries_until(now);
-        let (machine, command) = StepWrite::start(&mut execution.tenure, now, until);
-        execution.writing.push(Writing { number, machine, task: Task::Pause });
+        let has_item = self.role().work == Work::StepItems;
+        let seat = u8::try_from(self.seat).unwrap_or(u8::MAX);
+        let item = has_item.then_some(Item { seat, number });
+        let (machine, command) = StepWrite::start(&mut execution.tenure, now, until, item);
+        execution.writing.push(Writing { number, machine, item, until, task: Task::Pause });
         let index = execution.writing.len() - 1;
         self.writes_step(execution, index, command)
     }

@@ -213,7 +213,7 @@ impl State {
             steps: None,
             ..record.meta.clone()
         };
-        let after = Stored { meta, done: 0, ..record.clone() };
+        let after = Stored { meta, done: 0, noted: 0, ..record.clone() };
         released.store.before = released.store.record.replace(after);
         released.ledger.removed(owner);
         emit(Move::of_all("release", None), released);
@@ -227,7 +227,9 @@ impl State {
         if is_taken {
             let before = self.store.record.clone();
             self.store.apply(sender, wire);
-            self.applied(row, seat, before.as_ref(), wire);
+            if !matches!(wire, Wire::Item(_)) {
+                self.applied(row, seat, before.as_ref(), wire);
+            }
             if !row.reads_stale() {
                 self.store.before = None;
             }
@@ -245,6 +247,7 @@ impl State {
         let mut late = std::mem::take(&mut self.store.late);
         let is_there = self.store.record.is_some() && !row.expires() && !row.has_operator;
         late.retain(|(_, wire)| !(is_there && asks_for_none(wire)));
+        late.retain(|(_, wire)| !matches!(wire, Wire::Item(_)) || self.store.takes(wire));
         let takers: Vec<_> =
             late.iter().filter(|(_, wire)| takes_key(wire)).map(|late| late.0).collect();
         late.retain(|(caller, wire)| {
@@ -411,7 +414,7 @@ fn takes_key(wire: &Wire) -> bool {
 /// Whether the request requires the sender's PENDING record.
 fn requires_holder(wire: &Wire, sender: &OwnerId) -> bool {
     match wire {
-        Wire::Read { .. } => false,
+        Wire::Read { .. } | Wire::Item(_) => false,
         Wire::Write(write) => write.0.condition.requires_holder(sender),
     }
 }

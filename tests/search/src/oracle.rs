@@ -418,6 +418,9 @@ impl State {
     pub(crate) fn check(&mut self, row: &Row) {
         let now = store_time(self.tick);
         self.check_leases(row);
+        if self.store.misses_item() {
+            self.violate("the record notes a step whose item is missing");
+        }
         self.drop_dead_copies(row);
         let mut live = 0;
         let mut outlived = false;

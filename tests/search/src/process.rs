@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use crate::clock::Clock;
 use crate::hash::hash;
 use crate::rows::{Role, Row};
-use crate::store::Wire;
-use dynamodb_idempotency_protocol::time::{Local, Timestamp};
+use crate::store::{Item, Wire};
+use dynamodb_idempotency_protocol::time::{Deadline, Local, Timestamp};
 use dynamodb_idempotency_protocol::{Acquisition, Outcome, Renewals, Rules, StepWrite, Tenure};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,7 +118,11 @@ pub(crate) enum Send {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Writing {
     pub(crate) number: u8,
-    pub(crate) machine: StepWrite,
+    pub(crate) machine: StepWrite<Item>,
+    /// The item of the result, unless it goes into the record.
+    pub(crate) item: Option<Item>,
+    /// Until when it is tried.
+    pub(crate) until: Deadline,
     pub(crate) task: Task,
 }
 

@@ -40,6 +40,8 @@ pub(crate) enum Work {
     Commit,
     /// A handler that stores steps, one after the other.
     Steps,
+    /// The same, and each result has an item of its own.
+    StepItems,
     /// A handler that stores several steps at once.
     StepsAtOnce,
     /// A handler whose step sends a request at most once. Its look-up never knows whether the request takes effect.
@@ -273,6 +275,7 @@ pub(crate) const ALL: &[Row] = &[
         ..row("transaction-mismatch", RUN)
     },
     row("steps", Role { work: Work::Steps, ..RUN }),
+    row("step-items", Role { work: Work::StepItems, ..RUN }),
     Row { bound: (2, 0), ..row("steps-at-once", Role { work: Work::StepsAtOnce, ..RUN }) },
     Row { bound: (2, 1), ..row("send-once", Role { work: Work::SendOnce, ..RUN }) },
     Row { roles: [RUN, Role { work: Work::LookUp, ..RUN }, RUN], ..row("look-up", RUN) },

@@ -15,6 +15,8 @@ pub(crate) struct Stored {
     pub(crate) request: u8,
     /// The steps in it, one bit each.
     pub(crate) done: u8,
+    /// The items that it notes: a set of [`Item`].
+    pub(crate) noted: u64,
 }
 
 impl Stored {
@@ -33,18 +35,42 @@ impl Stored {
     }
 }
 
+/// The item of a step: its writer's seat, and the step's number. No two attempts have the same result, so their
+/// items differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Item {
+    pub(crate) seat: u8,
+    pub(crate) number: u8,
+}
+
+impl Item {
+    /// Its bit in a set.
+    const fn bit(self) -> u64 {
+        1 << (self.seat * 8 + self.number)
+    }
+}
+
 /// What a process sends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Wire {
-    Read { is_consistent: bool },
+    Read {
+        is_consistent: bool,
+    },
     Write(Arc<WireWrite>),
+    /// Puts the item of a step, unless it is there.
+    Item(Item),
 }
 
 /// A [`Write`], and whether a clock had failed when it was stamped. The flag is always `false` for a renewal.
-/// The number is that of the step that it stores, or 0. Writes have an order, because the delayed requests are
+/// The number is that of the step that it stores, or 0, and the item is the one that it notes. Writes have an order, because the delayed requests are
 /// kept sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct WireWrite(pub(crate) Write, pub(crate) bool, pub(crate) u8);
+pub(crate) struct WireWrite(
+    pub(crate) Write,
+    pub(crate) bool,
+    pub(crate) u8,
+    pub(crate) Option<Item>,
+);
 
 impl PartialOrd for WireWrite {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
@@ -60,17 +86,17 @@ impl Ord for WireWrite {
 
 impl Wire {
     pub(crate) fn write(write: Write, clock: &Clock) -> Self {
-        Self::Write(Arc::new(WireWrite(write, clock.has_failed(), 0)))
+        Self::Write(Arc::new(WireWrite(write, clock.has_failed(), 0, None)))
     }
 
     /// A renewal. No wrong clock makes the renewed lease too long.
     pub(crate) fn renewal(write: Write) -> Self {
-        Self::Write(Arc::new(WireWrite(write, false, 0)))
+        Self::Write(Arc::new(WireWrite(write, false, 0, None)))
     }
 
-    /// The result of a step.
-    pub(crate) fn step(write: Write, number: u8) -> Self {
-        Self::Write(Arc::new(WireWrite(write, false, number)))
+    /// The result of a step, or the note of its item.
+    pub(crate) fn step(write: Write, number: u8, item: Option<Item>) -> Self {
+        Self::Write(Arc::new(WireWrite(write, false, number, item)))
     }
 
     pub(crate) const fn is_read(&self) -> bool {
@@ -90,13 +116,15 @@ pub(crate) struct Store {
     pub(crate) record: Option<Stored>,
     /// The record before the last write, for stale reads.
     pub(crate) before: Option<Stored>,
+    /// The items of steps: a set of [`Item`].
+    items: u64,
     /// Delayed requests and their senders. Sorted.
     pub(crate) late: Vec<(u8, Wire)>,
 }
 
 impl Store {
     pub(crate) const fn new() -> Self {
-        Self { record: None, before: None, late: Vec::new() }
+        Self { record: None, before: None, items: 0, late: Vec::new() }
     }
 
     pub(crate) fn seen_by(&self, request: u8) -> Option<RecordMeta> {
@@ -112,34 +140,47 @@ impl Store {
         self.record.as_ref().map_or(0, |stored| stored.done)
     }
 
-    /// Whether the request would change the record.
+    /// Whether the record notes an item that is not there.
+    pub(crate) fn misses_item(&self) -> bool {
+        self.record.as_ref().is_some_and(|stored| stored.noted & !self.items != 0)
+    }
+
+    /// Whether the request would change the record, or put an item.
     pub(crate) fn takes(&self, wire: &Wire) -> bool {
         let meta = self.record.as_ref().map(|stored| &stored.meta);
         match wire {
             Wire::Read { .. } => false,
             Wire::Write(write) => write.0.condition.holds(meta),
+            Wire::Item(item) => self.items & item.bit() == 0,
         }
     }
 
     /// Applies a request.
     pub(crate) fn apply(&mut self, sender: Sender, wire: &Wire) {
+        if let Wire::Item(item) = wire {
+            self.items |= item.bit();
+            return;
+        }
         let before = self.record.take();
         let meta = before.as_ref().map(|stored| &stored.meta);
         let after = match wire {
-            Wire::Read { .. } => before.clone(),
+            Wire::Read { .. } | Wire::Item(_) => before.clone(),
             Wire::Write(write) => {
                 let mut meta = RecordMeta { is_same_request: true, ..write.0.applied_to(meta) };
                 let is_new = !keeps_request(&write.0);
                 let request = before.as_ref().filter(|_| !is_new).map(|stored| stored.request);
-                let mut done = before.as_ref().map_or(0, |stored| stored.done);
+                let (mut done, mut noted) =
+                    before.as_ref().map_or((0, 0), |stored| (stored.done, stored.noted));
                 if write.2 > 0 {
                     done |= 1 << write.2;
+                    noted |= write.3.map_or(0, Item::bit);
                     meta.steps = Some(done.count_ones() as usize);
                 }
                 if meta.steps.is_none() {
-                    done = 0;
+                    (done, noted) = (0, 0);
                 }
-                Some(Stored { meta, request: request.unwrap_or(sender.request), done })
+                let request = request.unwrap_or(sender.request);
+                Some(Stored { meta, request, done, noted })
             }
         };
         self.before = before;
@@ -170,7 +211,8 @@ pub(crate) fn outcome(wire: &Wire, is_taken: bool, found: Option<RecordMeta>) ->
     match wire {
         Wire::Read { is_consistent: true } => Outcome::Read(ReadResult::Found(found)),
         Wire::Read { is_consistent: false } => Outcome::Read(ReadResult::Stale(found)),
-        Wire::Write(_) if is_taken => Outcome::Write(WriteResult::Applied),
+        Wire::Write(_) | Wire::Item(_) if is_taken => Outcome::Write(WriteResult::Applied),
+        Wire::Item(_) => Outcome::Write(WriteResult::Rejected(None)),
         Wire::Write(_) => Outcome::Write(WriteResult::Rejected(found)),
     }
 }

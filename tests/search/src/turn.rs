@@ -11,11 +11,12 @@ use crate::process::{
     Shown, Slot, Task, Writing,
 };
 use crate::rows::{MAX_CALLERS, Role, Row, Work};
-use crate::store::Wire;
+use crate::store::{Item, Wire};
 use dynamodb_idempotency_protocol::time::{Now, Timestamp};
 use dynamodb_idempotency_protocol::{
     Acquisition, Command, CommitEnd, Goal, Kind, Machine, Next, Outcome, ReadResult, Renewal,
-    Renewals, Reply, Resolution, StepResult, Tenure, TenureEnd, Window, WriteResult,
+    Renewals, Reply, Resolution, StepCommand, StepResult, StepWrite, Tenure, TenureEnd, Window,
+    WriteResult,
 };
 
 pub(crate) struct Turn<'a> {
@@ -50,9 +51,12 @@ impl<'a> Turn<'a> {
         let deadline = role.deadline.map(|length| now.local.plus(length));
         let rules = dynamodb_idempotency_protocol::Rules { deadline, ..role.rules };
         let goal = match role.work {
-            Work::Run | Work::Commit | Work::Steps | Work::StepsAtOnce | Work::SendOnce => {
-                Goal::Own
-            }
+            Work::Run
+            | Work::Commit
+            | Work::Steps
+            | Work::StepItems
+            | Work::StepsAtOnce
+            | Work::SendOnce => Goal::Own,
             Work::Transact => Goal::Transact,
             Work::LookUp => Goal::LookUp,
         };
@@ -272,11 +276,29 @@ impl<'a> Turn<'a> {
         mut self,
         mut execution: Execution,
         index: usize,
-        command: Command<StepResult>,
+        command: StepCommand<Item>,
     ) -> Self {
-        let number = execution.writing[index].number;
+        let Writing { number, item, until, .. } = execution.writing[index];
+        let command = match command {
+            StepCommand::PutItem { item, .. } => {
+                execution.writing[index].task = Task::Request(self.request(Wire::Item(item)));
+                self.process.phase = Phase::Executing(execution);
+                return self;
+            }
+            StepCommand::Record(command) => command,
+        };
         let task = match command {
-            Command::Send { write, .. } => Task::Request(self.request(Wire::step(write, number))),
+            Command::Send { write, .. } => {
+                Task::Request(self.request(Wire::step(write, number, item)))
+            }
+            // The result goes into the record.
+            Command::Return(StepResult::ItemUnconfirmed) => {
+                let now = self.now();
+                let (machine, command) = StepWrite::start(&mut execution.tenure, now, until, None);
+                execution.writing[index].machine = machine;
+                execution.writing[index].item = None;
+                return self.writes_step(execution, index, command);
+            }
             Command::Read { is_consistent, .. } => {
                 Task::Request(self.request(Wire::Read { is_consistent }))
             }

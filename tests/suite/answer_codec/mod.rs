@@ -81,7 +81,7 @@ impl AnswerCodec for Mask {
     }
 }
 
-fn masking(store: &Store, mask: &Mask) -> Builder {
+pub(crate) fn masking(store: &Store, mask: &Mask) -> Builder {
     store.builder(&Link::default()).answer_codec(mask.clone())
 }
 

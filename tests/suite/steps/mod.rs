@@ -3,6 +3,7 @@
 mod at_most_once;
 mod bad_input;
 mod checkpoints;
+mod items;
 mod owners;
 
 use std::cell::Cell;

@@ -275,3 +275,26 @@ async fn an_answer_that_a_codec_wrote_is_said_to_be_encoded() {
     let json = store.json(&["show", "payments", "stepped"]).await;
     assert_eq!(json["steps"], json!([{"name": "reserve", "result": null, "encoded": true}]));
 }
+
+#[tokio::test]
+async fn a_result_of_a_step_in_an_item_of_its_own_is_shown() {
+    let (store, result) = (Store::open().await, "x".repeat(2_000));
+    let idempotency = store.builder().build().unwrap();
+    let operation = idempotency.operation("payments").key("k").no_payload();
+    let ran = operation.run(async |execution| {
+        execution.step("reserve", async { Ok::<_, String>(result.clone()) }).await?;
+        Err::<(), _>(dynamodb_idempotency::RunError::Handler("no stock".to_owned()))
+    });
+    ran.await.unwrap_err();
+    let shown = store.run(&["show", "payments", "k"]).await;
+    assert!(shown.out.contains(&format!("reserve: \"{result}\"")), "{shown:?}");
+    let json = store.json(&["show", "payments", "k"]).await;
+    let text = format!("\"{result}\"");
+    assert_eq!(json["steps"], json!([{"name": "reserve", "result": text}]));
+    // The item is no record.
+    let stats = store.json(&["stats"]).await;
+    assert_eq!(
+        (&stats["operations"]["payments"]["failed"], &stats["unreadable"]),
+        (&json!(1), &json!(0))
+    );
+}

@@ -42,7 +42,7 @@ use crate::tries::Tries;
 use crate::write::{Kind, Write};
 
 pub use self::lease::{Renewal, Renewals};
-pub use self::step::{StepResult, StepWrite};
+pub use self::step::{STEP_ITEM_MARGIN, StepCommand, StepResult, StepWrite};
 
 /// The time limit of the one request by which an execution without a record tries to store its answer.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);

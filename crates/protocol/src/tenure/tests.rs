@@ -491,9 +491,17 @@ fn a_commit_after_a_dropped_one_that_may_have_been_applied_and_replaced_is_unkno
 
 /// The results of a step's write, after this reply to its first request.
 fn step_after(tenure: &mut Tenure, reply: &Reply, has_step: bool) -> crate::Command<StepResult> {
-    let (mut step, first) = StepWrite::start(tenure, now(), a_second());
-    assert!(matches!(first, crate::Command::Send { .. }), "{first:?}");
-    step.replied(tenure, now(), reply, has_step)
+    let (mut step, first) = StepWrite::start(tenure, now(), a_second(), NO_ITEM);
+    assert!(matches!(of_record(first), crate::Command::Send { .. }));
+    of_record(step.replied(tenure, now(), reply, has_step))
+}
+
+const NO_ITEM: Option<()> = None;
+
+/// A command that is not the put of an item.
+fn of_record<I: std::fmt::Debug>(command: StepCommand<I>) -> crate::Command<StepResult> {
+    let StepCommand::Record(command) = command else { panic!("{command:?}") };
+    command
 }
 
 #[test]
@@ -518,32 +526,95 @@ fn a_step_is_stored_once_for_its_owner() {
 #[test]
 fn a_step_that_meets_the_map_of_another_is_added_to_it() {
     let mut tenure = tenure(true);
-    let (mut step, first) = StepWrite::start(&mut tenure, now(), a_second());
-    let crate::Command::Send { write, .. } = first else { panic!("{first:?}") };
+    let (mut step, first) = StepWrite::start(&mut tenure, now(), a_second(), NO_ITEM);
+    let crate::Command::Send { write, .. } = of_record(first.clone()) else { panic!("{first:?}") };
     assert_eq!(write.condition, Condition::held_by(ME).and(Term::NoSteps));
     let stepped = RecordMeta { steps: Some(1), ..pending(ME) };
     let again = step.replied(&mut tenure, now(), &rejected(Some(stepped.clone())), false);
-    let crate::Command::Send { write, .. } = again else { panic!("{again:?}") };
+    let crate::Command::Send { write, .. } = of_record(again.clone()) else { panic!("{again:?}") };
     assert_eq!(write.condition, Condition::held_by(ME));
     // It is rejected although it is held: the record changes too fast, so a pause follows.
-    let paused = step.replied(&mut tenure, now(), &rejected(Some(stepped)), false);
+    let paused = of_record(step.replied(&mut tenure, now(), &rejected(Some(stepped)), false));
     assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
 }
 
 #[test]
 fn a_step_without_an_answer_is_tried_again_until_its_time_is_over() {
     let mut tenure = tenure(true);
-    let (mut step, _) = StepWrite::start(&mut tenure, now(), a_second());
-    let paused = step.replied(&mut tenure, now(), &unknown(), false);
+    let (mut step, _) = StepWrite::start(&mut tenure, now(), a_second(), NO_ITEM);
+    let paused = of_record(step.replied(&mut tenure, now(), &unknown(), false));
     assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
-    assert!(matches!(step.woke(&mut tenure, now()), crate::Command::Send { .. }));
-    let read = step.replied(&mut tenure, now(), &rejected(None), false);
+    assert!(matches!(of_record(step.woke(&mut tenure, now())), crate::Command::Send { .. }));
+    let read = of_record(step.replied(&mut tenure, now(), &rejected(None), false));
     assert!(matches!(read, crate::Command::Read { is_consistent: true, .. }), "{read:?}");
-    let gone = step.clone().replied(&mut tenure.clone(), now(), &found(None), false);
+    let gone = of_record(step.clone().replied(&mut tenure.clone(), now(), &found(None), false));
     assert_eq!(gone, crate::Command::Return(StepResult::Lost));
     let late = after(Duration::from_secs(2));
-    let ended = step.replied(&mut tenure, late, &unknown(), false);
+    let ended = of_record(step.replied(&mut tenure, late, &unknown(), false));
     assert_eq!(ended, crate::Command::Return(StepResult::Unconfirmed));
+}
+
+/// The put of an item.
+fn item_put(command: &StepCommand<()>) -> (i64, Duration) {
+    let StepCommand::PutItem { item: (), expires_at, limit } = command else {
+        panic!("{command:?}")
+    };
+    (*expires_at, *limit)
+}
+
+#[test]
+fn a_step_is_noted_once_its_item_is_confirmed() {
+    for confirmed in [reply(WriteResult::Applied), rejected(None)] {
+        let mut tenure = tenure(true);
+        let (mut step, first) = StepWrite::start(&mut tenure, now(), a_second(), Some(()));
+        let (expires_at, limit) = item_put(&first);
+        // The other half is for the record.
+        assert_eq!(limit, Duration::from_millis(500));
+        let lease = tenure.lease_expires_at();
+        assert!(expires_at >= lease.plus(tenure.rules.retention + STEP_ITEM_MARGIN).seconds_up());
+        assert_eq!(tenure.undo(), EndWrite::Keep, "the work has run");
+        let paused = of_record(step.replied(&mut tenure, now(), &unknown(), true));
+        assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
+        assert_eq!(item_put(&step.woke(&mut tenure, now())), (expires_at, limit));
+        let noted = of_record(step.replied(&mut tenure, now(), &confirmed, false));
+        let crate::Command::Send { write, limit } = noted else { panic!("{noted:?}") };
+        assert_eq!((write.kind, limit), (Kind::Step, Duration::from_secs(1)));
+        let stored = step.replied(&mut tenure, now(), &reply(WriteResult::Applied), false);
+        assert_eq!(of_record(stored), crate::Command::Return(StepResult::Stored));
+    }
+}
+
+#[test]
+fn an_item_that_is_not_confirmed_in_half_of_the_time_is_not_noted() {
+    let fails =
+        [reply(WriteResult::Invalid(Cause::Other)), reply(WriteResult::NotApplied(Cause::Other))];
+    let late = after(Duration::from_millis(500));
+    for (now, failed) in fails.map(|failed| (now(), failed)).into_iter().chain([(late, unknown())])
+    {
+        let mut tenure = tenure(true);
+        let (mut step, first) =
+            StepWrite::start(&mut tenure, crate::tests::now(), a_second(), Some(()));
+        item_put(&first);
+        let ended = of_record(step.replied(&mut tenure, now, &failed, false));
+        assert_eq!(ended, crate::Command::Return(StepResult::ItemUnconfirmed));
+    }
+}
+
+#[test]
+fn an_unrenewed_lease_bounds_the_time_for_an_item() {
+    let mut tenure = tenure(true);
+    tenure.rules.lease = crate::policy::Lease::Fixed(Duration::from_secs(30));
+    let left = now().left(tenure.window.unwrap().end);
+    let (_, first) = StepWrite::start(&mut tenure, now(), now().lasting(left * 3), Some(()));
+    assert_eq!(item_put(&first).1, left / 2);
+    tenure.rules.lease = crate::policy::Lease::Renewed(left);
+    let (_, first) = StepWrite::start(&mut tenure, now(), now().lasting(left * 3), Some(()));
+    let (expires_at, limit) = item_put(&first);
+    assert_eq!(limit, left * 3 / 2);
+    // The lease can be renewed while the item is written.
+    let renewed = tenure.lease_expires_at().plus(left);
+    let record_expires_at = renewed.plus(tenure.rules.retention + STEP_ITEM_MARGIN).seconds_up();
+    assert_eq!(expires_at, record_expires_at);
 }
 
 #[test]
