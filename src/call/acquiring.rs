@@ -228,7 +228,6 @@ impl<'a> Acquiring<'a> {
             tracing::warn!(operation, attempt, "an abandoned operation is taken over");
             signals::takeover(operation);
         }
-        let taken_over = taken_over.map(|record| (record, Arc::clone(&self.session.step_items)));
         Execution::new(self.core, self.call.clone(), grant, window, taken_over, success)
     }
 

@@ -11,21 +11,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::call::execution::Execution;
-use crate::call::steps::NotStored;
+use crate::call::step::NotStored;
 use crate::call::user_code;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fault_injection::{FaultPoint, is_broken};
 use crate::protocol::time::{Interval, Timestamp};
-use crate::store::record::StepValue;
-
-/// In the name of a note, between the step's name and the attempt.
-pub(crate) const SENT: &str = "~sent~";
-
-/// The step and the attempt of a note, by its name.
-pub(crate) fn sent_by(name: &str) -> Option<(&str, u32)> {
-    let (step, attempt) = name.rsplit_once(SENT)?;
-    Some((step, attempt.parse().ok()?))
-}
+use crate::store::record::{SENT, StepValue};
 
 /// The name of a note.
 fn key(step: &str, attempt: u32) -> String {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::answer::{Answer, AnswerRules, Replay};
 use crate::call::core::Core;
+use crate::call::steps::StepItems;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -44,6 +45,8 @@ pub(crate) struct CallContext {
     /// Whether the call has run nothing and waits for another call's answer. `None` if the adapter does
     /// not use it.
     pub(crate) is_waiting: Option<Arc<AtomicBool>>,
+    /// The items of the record's steps, as far as the call knows them.
+    pub(crate) step_items: Arc<StepItems>,
 }
 
 impl CallContext {
@@ -78,8 +81,17 @@ impl CallContext {
         answers: AnswerRules,
     ) -> Self {
         let (signals, fingerprint) = (Signals::new(&key, core.log), Fingerprint::empty());
-        let (has_record, is_waiting) = (false, None);
-        Self { has_record, key, fingerprint, policy, deadline, answers, signals, is_waiting }
+        Self {
+            has_record: false,
+            key,
+            fingerprint,
+            policy,
+            deadline,
+            answers,
+            signals,
+            is_waiting: None,
+            step_items: Arc::default(),
+        }
     }
 
     pub(crate) fn note_wait(&self, begins: bool) {

@@ -13,7 +13,6 @@ use crate::call::context::{CallContext, End};
 use crate::call::core::Core;
 use crate::call::errors::{commit_unknown, lease_lost, outcome_unknown};
 use crate::call::session::{Session, SessionKind, report_unstorable};
-use crate::call::step_items::StepItems;
 use crate::call::steps::Steps;
 use crate::clock;
 use crate::error::Error;
@@ -78,8 +77,6 @@ pub(crate) struct Inner {
     pub(crate) handler: AtomicWaker,
     discarded: AtomicBool,
     pub(crate) steps: Steps,
-    /// The items of the record's steps, which each session knows.
-    pub(crate) step_items: Arc<StepItems>,
     /// The stored failure of the record that was taken over.
     pub(crate) failure: Option<Stored>,
     /// Whether the execution holds a verified lease. It holds none if DynamoDB is out of reach
@@ -300,23 +297,20 @@ impl Execution {
 impl Execution {
     /// Creates an execution. `window` is its verified lease. Without one, no record protects it, although an
     /// earlier write of the call may still be applied. `taken` is the record that the call took over, or
-    /// tried to take over, and the items of its steps. The steps are not run again.
+    /// tried to take over. Its steps are not run again.
     pub(crate) fn new(
         core: &Arc<Core>,
         call: CallContext,
         grant: Grant,
         window: Option<Window>,
-        taken: Option<(Record, Arc<StepItems>)>,
+        taken: Option<Record>,
         success: Ending,
     ) -> Self {
         let is_protected = window.is_some();
-        let (steps, failure, step_items) = match taken {
-            Some((taken, step_items)) => {
-                let failure = taken.answer.filter(|_| taken.meta.state == State::Failed);
-                (taken.steps, failure, step_items)
-            }
-            None => (None, None, Arc::default()),
-        };
+        let (steps, failure) = taken.map_or((None, None), |taken| {
+            let failure = taken.answer.filter(|_| taken.meta.state == State::Failed);
+            (taken.steps, failure)
+        });
         let (me, attempt) = (*grant.knowledge.me(), grant.attempts.number);
         let rules = call.rules(core, false);
         let inner = Inner {
@@ -330,7 +324,6 @@ impl Execution {
             handler: AtomicWaker::new(),
             discarded: AtomicBool::new(false),
             steps: Steps::new(steps),
-            step_items,
             failure,
             is_protected,
             success,
@@ -359,10 +352,8 @@ impl Execution {
 
     /// A new session for the writes of this execution.
     pub(crate) fn session(&self) -> Session<'_> {
-        let Inner { core, call, me, step_items, .. } = &*self.inner;
-        let mut session = Session::new(core, call, *me, SessionKind::Execution);
-        session.step_items = Arc::clone(step_items);
-        session
+        let Inner { core, call, me, .. } = &*self.inner;
+        Session::new(core, call, *me, SessionKind::Execution)
     }
 
     pub(crate) fn operation(&self) -> &str {

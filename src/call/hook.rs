@@ -7,11 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Answer;
 use crate::answer::codec::Coding;
-use crate::call::at_most_once::sent_by;
 use crate::error::Error;
 use crate::store::key::RecordKey;
 use crate::store::key::derived::DerivedKey;
-use crate::store::record::{Record, StoredSteps};
+use crate::store::record::{Record, StoredSteps, sent_by};
 
 /// An abandoned operation, as a [reconcile hook](crate::Call::reconcile) sees it.
 ///

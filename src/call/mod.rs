@@ -15,6 +15,7 @@ pub(crate) mod kill_switch;
 pub(crate) mod parts;
 pub(crate) mod session;
 pub(crate) mod snapshot;
+pub(crate) mod step;
 pub(crate) mod step_items;
 pub(crate) mod steps;
 pub(crate) mod transaction;

@@ -1,6 +1,5 @@
 //! Drives a machine: sends its requests, waits, and passes the results in.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
@@ -10,7 +9,6 @@ use crate::call::cache::{Entry, Generation};
 use crate::call::context::CallContext;
 use crate::call::core::Core;
 use crate::call::hook::{Reconciled, Resolved};
-use crate::call::step_items::StepItems;
 use crate::call::transaction::items;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
@@ -50,8 +48,6 @@ pub(crate) struct Session<'a> {
     pub(crate) items: Vec<TransactWriteItem>,
     /// The name and the stored form of the step that is written.
     pub(crate) step: Option<(String, AttributeValue)>,
-    /// The items of the record's steps.
-    pub(crate) step_items: Arc<StepItems>,
     /// The transaction that was sent last, and its token.
     sent: Option<(Write, String)>,
     /// The record that the last response has shown.
@@ -72,7 +68,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(
+    pub(crate) const fn new(
         core: &'a Core,
         call: &'a CallContext,
         me: OwnerId,
@@ -89,7 +85,6 @@ impl<'a> Session<'a> {
             is_replaceable: false,
             items: Vec::new(),
             step: None,
-            step_items: Arc::default(),
             sent: None,
             last: None,
             completed_until: None,

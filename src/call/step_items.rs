@@ -1,8 +1,6 @@
 //! Results of steps in items of their own. The record only notes them, so that no later write pays for their size
 //! again. An item is written before its note, and read before a takeover. Its content never changes.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -10,6 +8,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::call::core::Core;
 use crate::call::session::Session;
+use crate::call::steps::{StepItem, StepItems};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
@@ -24,32 +23,6 @@ use crate::store::record::{
 
 /// The limit for requests of items in flight. Most items are small, and a takeover waits for all of them.
 const MAX_IN_FLIGHT: usize = 32;
-
-/// The item of a step that has run.
-#[derive(Debug)]
-pub(super) struct StepItem {
-    pub(super) key: RecordKey,
-    pub(super) note: Note,
-    pub(super) value: StepValue,
-}
-
-/// The items that a record notes, as far as a call knows them, with the end of each in epoch seconds.
-#[derive(Debug, Default)]
-pub(crate) struct StepItems(Mutex<HashMap<RecordKey, i64>>);
-
-impl StepItems {
-    fn lock(&self) -> MutexGuard<'_, HashMap<RecordKey, i64>> {
-        // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The items that end before `until`.
-    fn that_end_before(&self, until: i64) -> Vec<RecordKey> {
-        let items = self.lock();
-        let ending = items.iter().filter(|(_, end)| **end < until);
-        ending.map(|(key, _)| key.clone()).collect()
-    }
-}
 
 /// Copies the results that were read for an earlier version of the record.
 fn reuse(steps: &mut StoredSteps, earlier: &StoredSteps) {
@@ -77,7 +50,7 @@ impl Session<'_> {
         let reply = table.put_step_item(&item.key, expires_at, &item.value, limit).await;
         let result = match reply.outcome {
             WriteResult::Applied | WriteResult::Rejected(_) => {
-                self.step_items.lock().insert(item.key.clone(), expires_at);
+                self.call.step_items.lock().insert(item.key.clone(), expires_at);
                 Written::Applied
             }
             WriteResult::Unknown(error) => Written::Unknown(self.note_error(error)),
@@ -100,13 +73,15 @@ impl Session<'_> {
             reuse(steps, earlier);
         }
         let (key, max_bytes) = (&self.call.key, self.call.policy.max_answer_bytes);
-        self.core.read_step_items(key, steps, &self.step_items, (max_bytes, until)).await
+        self.core.read_step_items(key, steps, &self.call.step_items, (max_bytes, until)).await
     }
 
     /// The items that would end before the record, after this write.
     pub(super) fn ending_step_items(&self, write: &Write) -> Vec<RecordKey> {
         match write.form() {
-            Form::Update | Form::Stamp => self.step_items.that_end_before(write.record.expires_at),
+            Form::Update | Form::Stamp => {
+                self.call.step_items.that_end_before(write.record.expires_at)
+            }
             // These remove the steps, or do not move the end of the record.
             Form::Put | Form::Transaction | Form::UpdateWithoutSteps | Form::Touch | Form::Step => {
                 Vec::new()
@@ -121,7 +96,7 @@ impl Session<'_> {
         expires_at: i64,
         limit: Duration,
     ) -> Result<(), Cause> {
-        let (core, items) = (self.core, &self.step_items);
+        let (core, items) = (self.core, &self.call.step_items);
         let margin = i64::try_from(STEP_ITEM_MARGIN.as_secs()).unwrap_or(i64::MAX);
         let until = expires_at.saturating_add(margin);
         let by = core.table.clock.lasting(limit);

@@ -9,14 +9,13 @@ use super::answer::StoredAnswer;
 use super::json;
 use crate::answer::Stored;
 use crate::answer::codec::Coder;
-use crate::call::at_most_once::sent_by;
 use crate::call::core::Core;
-use crate::call::step_items::StepItems;
+use crate::call::steps::StepItems;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::signals::hashed_key;
 use crate::store::key::RecordKey;
-use crate::store::record::{Item, Record, State, StoredSteps, Version};
+use crate::store::record::{Item, Record, State, StoredSteps, Version, sent_by};
 
 /// A record as it was when it was read.
 ///

@@ -18,7 +18,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 #[cfg(any(test, feature = "internals", feature = "testing"))]
 pub(crate) use self::stored_steps::encode_steps;
 pub(crate) use self::stored_steps::{
-    ItemValue, Note, StepValue, StoredStep, StoredSteps, check_steps, decode_steps,
+    ItemValue, Note, SENT, StepValue, StoredStep, StoredSteps, check_steps, decode_steps, sent_by,
     step_item_bytes, steps_bytes,
 };
 use crate::answer::Stored;

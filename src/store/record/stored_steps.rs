@@ -13,6 +13,15 @@ use crate::answer::reason::NOT_ENCODED;
 use crate::answer::split::digest;
 use crate::error::{Error, ErrorKind, json_fault};
 
+/// In the name of a note, between the step's name and the attempt.
+pub(crate) const SENT: &str = "~sent~";
+
+/// The step and the attempt of a note, by its name.
+pub(crate) fn sent_by(name: &str) -> Option<(&str, u32)> {
+    let (step, attempt) = name.rsplit_once(SENT)?;
+    Some((step, attempt.parse().ok()?))
+}
+
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoredStep {

@@ -27,6 +27,8 @@ pub const STEP_ITEM_MARGIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StepWrite<I> {
     tries: Tries,
+    /// Whether the last request required a record without a map of steps.
+    creates_map: bool,
     stage: Stage<I>,
 }
 
@@ -88,7 +90,7 @@ impl<I: Copy> StepWrite<I> {
             let tries = Tries::until(tenure.step_item_until(now, until));
             Stage::Item(ItemWrite { item, tries, expires_at: tenure.step_item_expires_at() })
         });
-        let mut this = Self { tries: Tries::until(until), stage };
+        let mut this = Self { tries: Tries::until(until), creates_map: false, stage };
         let command = this.woke(tenure, now);
         (this, command)
     }
@@ -187,13 +189,13 @@ impl<I: Copy> StepWrite<I> {
             return Self::lost(tenure);
         }
         let State::Pending { .. } = record.state else { return Command::Return(StepResult::Over) };
-        let is_new = record.steps.is_some() && !tenure.steps.have_map;
         tenure.steps.have_map |= record.steps.is_some();
         if has_step {
             return Command::Return(StepResult::Stored);
         }
         // Another step has created the map of steps meanwhile: this one is added to it.
-        if is_new { self.send(tenure, now) } else { self.pause(now) }
+        let is_beside_another = self.creates_map && record.steps.is_some();
+        if is_beside_another { self.send(tenure, now) } else { self.pause(now) }
     }
 
     fn lost(tenure: &mut Tenure) -> Command<StepResult> {
@@ -203,13 +205,14 @@ impl<I: Copy> StepWrite<I> {
 
     /// The first step of a record creates the map of steps. Once the step is stored, a delayed copy of the
     /// request changes nothing: the member already has this value, and a new map is rejected.
-    fn send(&self, tenure: &mut Tenure, now: Now) -> Command<StepResult> {
+    fn send(&mut self, tenure: &mut Tenure, now: Now) -> Command<StepResult> {
         let held = tenure.held().unless(FaultPoint::StepUnfenced);
-        let condition = if tenure.steps.have_map { held } else { held.and(Term::NoSteps) };
-        let stamp = tenure.lease_expires_at();
-        let state = State::Pending { lease_expires_at: stamp };
-        let record = tenure.attempts.meta(tenure.knowledge.me(), stamp, state, None, 0);
+        self.creates_map = !tenure.steps.have_map;
+        let condition = if self.creates_map { held.and(Term::NoSteps) } else { held };
         // Only the step is written.
+        let lease_expires_at = tenure.lease_expires_at();
+        let state = State::Pending { lease_expires_at };
+        let record = tenure.attempts.meta(tenure.knowledge.me(), lease_expires_at, state, None, 0);
         let record = RecordMeta { steps: Some(1), ..record };
         let write = Write { kind: Kind::Step, condition, record };
         Command::Send { write, limit: self.tries.limit(now) }

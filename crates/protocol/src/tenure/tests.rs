@@ -539,6 +539,20 @@ fn a_step_that_meets_the_map_of_another_is_added_to_it() {
 }
 
 #[test]
+fn a_step_beside_the_one_that_created_the_map_does_not_wait() {
+    let mut tenure = tenure(true);
+    let (mut creator, _) = StepWrite::start(&mut tenure, now(), a_second(), NO_ITEM);
+    let (mut other, _) = StepWrite::start(&mut tenure, now(), a_second(), NO_ITEM);
+    let stored = creator.replied(&mut tenure, now(), &reply(WriteResult::Applied), false);
+    assert_eq!(of_record(stored), crate::Command::Return(StepResult::Stored));
+    // The reply to the other step arrives later.
+    let stepped = RecordMeta { steps: Some(1), ..pending(ME) };
+    let again = of_record(other.replied(&mut tenure, now(), &rejected(Some(stepped)), false));
+    let crate::Command::Send { write, .. } = again else { panic!("{again:?}") };
+    assert_eq!(write.condition, Condition::held_by(ME));
+}
+
+#[test]
 fn a_step_without_an_answer_is_tried_again_until_its_time_is_over() {
     let mut tenure = tenure(true);
     let (mut step, _) = StepWrite::start(&mut tenure, now(), a_second(), NO_ITEM);
@@ -572,7 +586,7 @@ fn a_step_is_noted_once_its_item_is_confirmed() {
         assert_eq!(limit, Duration::from_millis(500));
         let lease = tenure.lease_expires_at();
         assert!(expires_at >= lease.plus(tenure.rules.retention + STEP_ITEM_MARGIN).seconds_up());
-        assert_eq!(tenure.undo(), EndWrite::Keep, "the work has run");
+        assert_eq!(tenure.undo_write(), EndWrite::Keep, "the work has run");
         let paused = of_record(step.replied(&mut tenure, now(), &unknown(), true));
         assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
         assert_eq!(item_put(&step.woke(&mut tenure, now())), (expires_at, limit));
