@@ -17,7 +17,6 @@ pub(crate) struct Process {
     pub(crate) is_stalled: bool,
 }
 
-#[expect(clippy::large_enum_variant, reason = "most states are of the large variants")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Ready,

@@ -85,7 +85,6 @@ pub(crate) enum Ttl {
 
 /// A policy, and what may happen under it.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) roles: [Role; MAX_CALLERS],
