@@ -57,7 +57,8 @@ impl Execution {
     ///
     /// A result has at most 400 KB, as JSON or as encoded by the [`AnswerCodec`](crate::AnswerCodec). Those in
     /// items have at most [`Policy::max_answer_bytes`](crate::Policy::max_answer_bytes) together. Names, notes
-    /// and results in the record have at most 256 KiB. If a result is too large or cannot be serialized, its
+    /// and results in the record have at most 256 KiB. If a result is too large or cannot be serialized, or if
+    /// DynamoDB does not store its item in time and the record has no room for it, its
     /// step still counts as done, so no later attempt repeats it. Without a record
     /// ([`is_protected`](Self::is_protected)) a step runs, and nothing is stored.
     ///

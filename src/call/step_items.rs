@@ -140,7 +140,8 @@ impl Core {
         let bytes = step_item_bytes(steps);
         if bytes > max_bytes {
             let message = format!(
-                "the results of the steps of an unfinished operation have {bytes} bytes, more than this                  process may read: raise Policy::max_answer_bytes ({max_bytes})"
+                "the results of the steps of an unfinished operation have {bytes} bytes, more than this \
+                 process may read: raise Policy::max_answer_bytes ({max_bytes})"
             );
             return Err(Error::new(ErrorKind::StepsUnreadable, message));
         }
@@ -151,10 +152,11 @@ impl Core {
                 StoredStep::InItem(..) | StoredStep::Inline(_) | StoredStep::Unavailable => {}
             }
         }
+        let count = unread.len();
         let reads = stream::iter(unread)
             .map(|(name, note)| self.read_step_item(key, name, note, items, until).boxed());
-        let read: Vec<_> = reads.buffer_unordered(MAX_IN_FLIGHT).try_collect().await?;
-        steps.extend(read);
+        let read: Result<Vec<_>, Error> = reads.buffer_unordered(MAX_IN_FLIGHT).try_collect().await;
+        steps.extend(read.map_err(|error| not_all_read(count, error))?);
         Ok(())
     }
 
@@ -211,4 +213,15 @@ impl Core {
             }
         }
     }
+}
+
+fn not_all_read(count: usize, error: Error) -> Error {
+    if !error.is_outage() {
+        return error;
+    }
+    let message = format!(
+        "{count} results of steps have items, which were not all read in time: try again, or raise \
+         Builder::request_timeout"
+    );
+    Error::new(ErrorKind::Unavailable, message).with_source(error)
 }

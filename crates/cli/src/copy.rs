@@ -360,7 +360,7 @@ impl Counts {
     /// What the scan of these items has copied, for a line about its progress.
     fn line(&self, select: Select) -> String {
         let (scan, what, outcomes) = if select == Select::PartItems {
-            ("first of two scans", "parts of answers", &self.parts)
+            ("first of two scans", "parts and items of steps", &self.parts)
         } else {
             ("second of two scans", "records", &self.records)
         };
@@ -407,7 +407,7 @@ impl Counts {
             ("same", records.same.to_string()),
             ("kept", by_status(&records.kept)),
             ("expired", records.expired.to_string()),
-            ("parts of answers", parts(&self.parts)),
+            ("parts and items of steps", parts(&self.parts)),
             ("write units", self.write_units.to_string()),
         ];
         if self.is_dry {
@@ -440,7 +440,10 @@ mod tests {
         counts.records.add("COMPLETED", Copied::Copied);
         counts.records.add("PENDING", Copied::Replaced);
         counts.records.add("COMPLETED", Copied::Same);
-        assert_eq!(counts.line(Select::PartItems), "first of two scans: 0 parts of answers copied");
+        assert_eq!(
+            counts.line(Select::PartItems),
+            "first of two scans: 0 parts and items of steps copied"
+        );
         assert_eq!(counts.line(Select::RecordItems), "second of two scans: 2 records copied");
     }
 }

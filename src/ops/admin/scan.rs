@@ -294,8 +294,10 @@ impl<'a> Admin<'a> {
         let key = RecordKey::of_item(text);
         let own = [attribute::OWNER, attribute::ATTEMPT, attribute::FINGERPRINT, attribute::FORMAT];
         let found = own.into_iter().filter(|name| item.contains_key(*name)).count();
-        // A damaged record may lack one of them.
-        let is_record = key.is_some() && found >= 2;
+        // A damaged record may lack one of them. No other software has a key with a segment `%p`, and the item of a
+        // step has only a format.
+        let least = if key.as_ref().is_some_and(RecordKey::is_of_part) { 1 } else { 2 };
+        let is_record = key.is_some() && found >= least;
         let result = match (key, select) {
             // Reported by the scan of records.
             (None, Select::PartItems) => return,

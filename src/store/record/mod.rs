@@ -96,7 +96,8 @@ impl Record {
                 None
             }
         };
-        let steps = fields.optional(attribute::STEPS, "a map of texts", decode_steps)?;
+        let steps =
+            fields.optional(attribute::STEPS, "a map of results, notes and NULL", decode_steps)?;
         let released_attempts =
             fields.optional(attribute::RELEASED_ATTEMPTS, WHOLE_NUMBER, whole_number)?;
         let meta = RecordMeta {

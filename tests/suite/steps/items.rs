@@ -475,3 +475,20 @@ async fn waiting_callers_read_no_items() {
     assert_eq!((first.unwrap(), second.unwrap(), runs.count()), ("done".into(), "done".into(), 0));
     assert!(link.wire.accesses().iter().all(|access| !access.is_part()));
 }
+
+#[tokio::test]
+async fn a_copy_has_the_items_of_steps() {
+    use dynamodb_idempotency::admin::{CopyMode, Select};
+    let (from, to, runs) = (Store::open().await, Store::open().await, Runs::default());
+    attempt(call(&from.idempotency()), &["a", "b"], &runs).await.unwrap_err();
+    let (source, target) = (from.tool(&Link::default()), to.tool(&Link::default()));
+    for (select, items) in [(Select::PartItems, 2), (Select::RecordItems, 1)] {
+        let page = source.admin().page(0, 1, select, None).await.unwrap();
+        assert_eq!((page.items.len(), page.unreadable.len()), (items, 0), "{select:?}");
+        for item in &page.items {
+            target.admin().copy(item, CopyMode::Write).await.unwrap();
+        }
+    }
+    attempt(call(&to.idempotency()), &["a", "b"], &runs).await.unwrap_err();
+    assert_eq!(runs.count(), 2, "each step ran in the source alone");
+}
