@@ -180,7 +180,7 @@ impl Core {
         let (Some((value, expires_at)), Some(item_key)) = (found, item_key) else {
             tracing::error!(
                 operation = key.operation(),
-                "the result of a stored step is missing or damaged: the step does not run again"
+                "the result of a stored step is missing or damaged: repeats get an error"
             );
             return Ok((name, StoredStep::InItem(note, ItemValue::Missing)));
         };
