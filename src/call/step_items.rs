@@ -12,7 +12,7 @@ use crate::call::steps::{StepItem, StepItems};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Cause, Form, Outcome, Reply, STEP_ITEM_MARGIN, Tries, Write, WriteResult as Written,
+    Cause, Form, Outcome, RecordMeta, Reply, STEP_ITEM_MARGIN, Tries, Write, WriteResult as Written,
 };
 use crate::store::WriteResult;
 use crate::store::key::RecordKey;
@@ -49,10 +49,15 @@ impl Session<'_> {
         let table = &self.core.table;
         let reply = table.put_step_item(&item.key, expires_at, &item.value, limit).await;
         let result = match reply.outcome {
-            WriteResult::Applied | WriteResult::Rejected(_) => {
-                self.call.step_items.lock().insert(item.key.clone(), expires_at);
-                Written::Applied
+            WriteResult::Applied => self.step_item_is_there(item, expires_at),
+            WriteResult::Rejected(Some(found)) => {
+                match record::step_item_value(&table.schema, found, item.note) {
+                    Some((_, expires_at)) => self.step_item_is_there(item, expires_at),
+                    None => Written::NotApplied(self.note_error(other_contents())),
+                }
             }
+            // The rejection does not show what is there, so the item is put again.
+            WriteResult::Rejected(None) => Written::Conflict(Cause::Outage),
             WriteResult::Unknown(error) => Written::Unknown(self.note_error(error)),
             WriteResult::Conflict(error) => Written::Conflict(self.note_error(error)),
             WriteResult::TokenUsed(error)
@@ -60,6 +65,11 @@ impl Session<'_> {
             | WriteResult::NotApplied(error) => Written::NotApplied(self.note_error(error)),
         };
         Reply { outcome: Outcome::Write(result), is_in_doubt: false, time: reply.time }
+    }
+
+    fn step_item_is_there(&self, item: &StepItem, expires_at: i64) -> Written<RecordMeta> {
+        self.call.step_items.lock().insert(item.key.clone(), expires_at);
+        Written::Applied
     }
 
     /// Reads the items that the record notes.
@@ -224,4 +234,10 @@ fn not_all_read(count: usize, error: Error) -> Error {
          Builder::request_timeout"
     );
     Error::new(ErrorKind::Unavailable, message).with_source(error)
+}
+
+/// The error of an item whose key is taken by an item that is damaged, or of a newer format.
+fn other_contents() -> Error {
+    let message = "the table has another item under the key of a step's result";
+    Error::new(ErrorKind::UnknownRecord, message)
 }

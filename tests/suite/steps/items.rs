@@ -492,3 +492,19 @@ async fn a_copy_has_the_items_of_steps() {
     attempt(call(&to.idempotency()), &["a", "b"], &runs).await.unwrap_err();
     assert_eq!(runs.count(), 2, "each step ran in the source alone");
 }
+
+#[tokio::test]
+async fn an_item_with_other_contents_is_not_taken_for_the_result() {
+    let (store, runs) = (Store::open().await, Runs::default());
+    fails(call(&store.idempotency()), &["a"], &runs).await;
+    let mut damaged = items(&store).await.remove(0);
+    damaged.insert("response".into(), AttributeValue::S("\"x\"".into()));
+    damaged.insert("expires_at".into(), n(i64::from(u32::MAX)));
+    store.put(damaged).await;
+    // A new life of the key, in which the same step has the same result.
+    store.delete("order#k").await;
+    fails(call(&store.idempotency()), &["a"], &runs).await;
+    assert!(!is_noted(&store.record("order#k").await, "a"));
+    fails(call(&store.idempotency()), &["a"], &runs).await;
+    assert_eq!(runs.count(), 2, "once in each life");
+}
