@@ -23,10 +23,10 @@ use crate::store::record::{self, Item, Record, State, random_owner};
 use crate::store::schema::TableSchema;
 use crate::store::{Expression, WriteResult};
 
-/// The default meta of the idempotency key.
+/// The default header of the idempotency key.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Reads the key in the meta.
+/// Reads the key in the header.
 ///
 /// # Errors
 /// If the key is malformed.

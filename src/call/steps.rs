@@ -94,7 +94,7 @@ impl Steps {
     }
 
     /// The note of the last earlier attempt that may have sent the request of a step
-    /// ([`step_at_most_once`](Execution::step_at_most_once)).
+    /// ([`step_at_most_once`](crate::Execution::step_at_most_once)).
     pub(super) fn last_note(&self, name: &str) -> Option<(u32, StoredStep)> {
         let known = self.lock();
         let notes = known.done.iter().filter_map(|(key, note)| {

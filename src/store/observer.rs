@@ -136,7 +136,7 @@ impl Intercept for ObserverInterceptor {
         "IdempotencyObserver"
     }
 
-    /// Runs after the request is signed, because the signature must not cover this meta.
+    /// Runs after the request is signed, because the signature must not cover this header.
     fn modify_before_transmit(
         &self,
         context: &mut BeforeTransmitInterceptorContextMut<'_>,

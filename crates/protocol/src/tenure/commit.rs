@@ -100,7 +100,7 @@ impl Tenure {
     /// record can only read.
     pub(super) fn close_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if !self.is_protected {
-            return self.look_for(now, Purpose::LookForCommit { completed_at });
+            return self.look_for(now, Purpose::CloseOffByRead { completed_at });
         }
         self.tries = Tries::until(self.tries_until(now));
         let write = self.closing_write();

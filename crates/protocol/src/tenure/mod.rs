@@ -300,8 +300,8 @@ enum Purpose {
     FindCommit {
         completed_at: Timestamp,
     },
-    /// Find out whether a commit in doubt was applied, without a write: the execution has no record.
-    LookForCommit {
+    /// Close off a commit in doubt without a write, because the execution has no record.
+    CloseOffByRead {
         completed_at: Timestamp,
     },
 }
@@ -313,7 +313,7 @@ impl Purpose {
             | Self::Commit { completed_at }
             | Self::CloseOff { completed_at }
             | Self::FindCommit { completed_at }
-            | Self::LookForCommit { completed_at }
+            | Self::CloseOffByRead { completed_at }
             | Self::ResolveCommit { completed_at } => Some(completed_at),
             Self::Fail { .. } => None,
         }
@@ -630,7 +630,7 @@ impl Tenure {
             },
             Purpose::CloseOff { .. }
             | Purpose::ResolveCommit { .. }
-            | Purpose::LookForCommit { .. }
+            | Purpose::CloseOffByRead { .. }
             | Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
             Purpose::Complete { .. } | Purpose::Fail { .. } if self.has_commit_in_doubt() => {
                 self.over(purpose, Over::Unknown)
@@ -651,7 +651,7 @@ impl Tenure {
         }
         self.stage = Stage::Over(over);
         Command::Return(match purpose {
-            Purpose::Commit { .. } | Purpose::CloseOff { .. } | Purpose::LookForCommit { .. } => {
+            Purpose::Commit { .. } | Purpose::CloseOff { .. } | Purpose::CloseOffByRead { .. } => {
                 TenureEnd::Commit(CommitEnd::Over(over))
             }
             Purpose::Fail { leaves, .. } => TenureEnd::Failure(match over {
@@ -678,7 +678,7 @@ impl Tenure {
             | Purpose::CloseOff { .. }
             | Purpose::Fail { .. }
             | Purpose::ResolveCommit { .. }
-            | Purpose::LookForCommit { .. }
+            | Purpose::CloseOffByRead { .. }
             | Purpose::FindCommit { .. } => self.over(purpose, Over::Committed),
         }
     }
@@ -696,7 +696,7 @@ impl Tenure {
                 Purpose::CloseOff { completed_at } => self.closed_off(now, completed_at),
                 Purpose::Fail { .. }
                 | Purpose::ResolveCommit { .. }
-                | Purpose::LookForCommit { .. }
+                | Purpose::CloseOffByRead { .. }
                 | Purpose::FindCommit { .. } => self.unheld(purpose),
             },
             WriteResult::Rejected(Some(_)) => self.after_record(now, Some(write), purpose),
@@ -757,7 +757,7 @@ impl Tenure {
                 Purpose::Commit { .. }
                 | Purpose::CloseOff { .. }
                 | Purpose::ResolveCommit { .. }
-                | Purpose::LookForCommit { .. }
+                | Purpose::CloseOffByRead { .. }
                 | Purpose::Fail { .. } => self.unheld(purpose),
                 Purpose::Complete { .. } => self.lost(now, purpose),
                 Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
@@ -768,7 +768,7 @@ impl Tenure {
                 Purpose::Fail { .. }
                 | Purpose::CloseOff { .. }
                 | Purpose::ResolveCommit { .. }
-                | Purpose::LookForCommit { .. } => self.unheld(purpose),
+                | Purpose::CloseOffByRead { .. } => self.unheld(purpose),
                 Purpose::Commit { .. } if self.is_protected => self.lost(now, purpose),
                 Purpose::Commit { .. } | Purpose::Complete { .. } => {
                     self.retry(now, write, purpose)
@@ -823,7 +823,7 @@ impl Tenure {
             Purpose::Commit { .. }
             | Purpose::CloseOff { .. }
             | Purpose::ResolveCommit { .. }
-            | Purpose::LookForCommit { .. }
+            | Purpose::CloseOffByRead { .. }
             | Purpose::FindCommit { .. }
                 if has_no_effect =>
             {
@@ -835,7 +835,7 @@ impl Tenure {
             | Purpose::Commit { .. }
             | Purpose::CloseOff { .. }
             | Purpose::ResolveCommit { .. }
-            | Purpose::LookForCommit { .. }
+            | Purpose::CloseOffByRead { .. }
             | Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
         }
     }
