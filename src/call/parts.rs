@@ -120,16 +120,32 @@ impl Core {
         until: Deadline,
     ) -> Result<(), Error> {
         let (clock, manifest) = (&self.table.clock, &parts.manifest);
-        let key = self.part_key(key, manifest, number)?;
-        let mut tries = Tries::until(until);
-        loop {
+        let key = &self.part_key(key, manifest, number)?;
+        let put = |limit| async move {
             // `Clock::within` polls this future before its timer, so the time can be over after a freeze.
             if clock.is_over(until) {
-                return Err(late());
+                return WriteResult::NotApplied(late());
             }
-            let (bytes, limit) = (parts.part(number), tries.limit(clock.moment()));
-            let write = self.table.put_part(&key, &manifest.owner, expires_at, bytes, limit);
-            let error = match write.await.outcome {
+            let bytes = parts.part(number);
+            self.table.put_part(key, &manifest.owner, expires_at, bytes, limit).await.outcome
+        };
+        self.confirm_unchanging(until, put).await
+    }
+
+    /// Tries a write of an item whose content never changes, until it is confirmed. A rejection means that the item
+    /// is as it should be.
+    pub(super) async fn confirm_unchanging<F>(
+        &self,
+        until: Deadline,
+        write: impl Fn(Duration) -> F,
+    ) -> Result<(), Error>
+    where
+        F: Future<Output = WriteResult>,
+    {
+        let clock = &self.table.clock;
+        let mut tries = Tries::until(until);
+        loop {
+            let error = match write(tries.limit(clock.moment())).await {
                 WriteResult::Applied | WriteResult::Rejected(_) => return Ok(()),
                 WriteResult::Conflict(error)
                 | WriteResult::TokenUsed(error)

@@ -12,7 +12,7 @@ use crate::call::steps::{StepItem, StepItems};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    Cause, Form, Outcome, RecordMeta, Reply, STEP_ITEM_MARGIN, Tries, Write, WriteResult as Written,
+    Cause, Form, Outcome, RecordMeta, Reply, STEP_ITEM_MARGIN, Write, WriteResult as Written,
 };
 use crate::store::WriteResult;
 use crate::store::key::RecordKey;
@@ -112,7 +112,10 @@ impl Session<'_> {
         let by = core.table.clock.lasting(limit);
         let extensions = stream::iter(ending).map(|key| {
             async move {
-                core.extend_step_item(&key, until, by).await?;
+                let (table, of) = (&core.table, &key);
+                let extend =
+                    |limit| async move { table.extend_step_item(of, until, limit).await.outcome };
+                core.confirm_unchanging(by, extend).await?;
                 items.lock().insert(key, until);
                 Ok::<_, Error>(())
             }
@@ -196,32 +199,6 @@ impl Core {
         };
         items.lock().insert(item_key, expires_at);
         Ok((name, StoredStep::InItem(note, ItemValue::Read(value))))
-    }
-
-    /// Keeps an item until `expires_at`, in epoch seconds, and tries until that is confirmed.
-    async fn extend_step_item(
-        &self,
-        key: &RecordKey,
-        expires_at: i64,
-        until: Deadline,
-    ) -> Result<(), Error> {
-        let clock = &self.table.clock;
-        let mut tries = Tries::until(until);
-        loop {
-            let limit = tries.limit(clock.moment());
-            let error = match self.table.extend_step_item(key, expires_at, limit).await.outcome {
-                WriteResult::Applied | WriteResult::Rejected(_) => return Ok(()),
-                WriteResult::Conflict(error)
-                | WriteResult::TokenUsed(error)
-                | WriteResult::Invalid(error)
-                | WriteResult::NotApplied(error)
-                | WriteResult::Unknown(error) => error,
-            };
-            // After an error of the configuration, a later try would fail as well.
-            if error.kind() == ErrorKind::Configuration || !clock.wait(&mut tries).await {
-                return Err(error);
-            }
-        }
     }
 }
 

@@ -141,10 +141,8 @@ impl Table {
         bytes: Vec<u8>,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let condition = Condition::absent().or(&[Term::ExpiresBefore(expires_at)]);
-        let condition = Expression::of(&self.schema, &condition);
         let item = record::part_item(&self.schema, key, owner, expires_at, bytes);
-        self.put(item, condition, limit).await
+        self.put_unchanging(item, expires_at, limit).await
     }
 
     /// Puts the item of a step, on the condition of a part: its key identifies its content too.
@@ -155,10 +153,19 @@ impl Table {
         value: &StepValue,
         limit: Duration,
     ) -> Reply<WriteResult> {
-        let condition = Condition::absent().or(&[Term::ExpiresBefore(expires_at)]);
-        let condition = Expression::of(&self.schema, &condition);
         let item = record::step_item(&self.schema, key, expires_at, value);
-        self.put(item, condition, limit).await
+        self.put_unchanging(item, expires_at, limit).await
+    }
+
+    /// Puts an item whose key identifies its content.
+    async fn put_unchanging(
+        &self,
+        item: Item,
+        expires_at: i64,
+        limit: Duration,
+    ) -> Reply<WriteResult> {
+        let condition = Condition::absent_or_expires_before(expires_at);
+        self.put(item, Expression::of(&self.schema, &condition), limit).await
     }
 
     /// Keeps the item of a step until `expires_at`. A rejection means that the item is kept long enough, or is

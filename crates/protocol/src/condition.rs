@@ -94,6 +94,12 @@ impl Condition {
         Self::held_by_or_absent(owner).or(&released)
     }
 
+    /// There is no item, or it expires before `expires_at`, in epoch seconds. For items whose key identifies their
+    /// content.
+    pub fn absent_or_expires_before(expires_at: i64) -> Self {
+        Self::absent().or(&[Term::ExpiresBefore(expires_at)])
+    }
+
     /// The condition, or none if this rule is broken.
     pub(crate) fn unless(self, point: FaultPoint) -> Self {
         if is_broken(point) { Self::all(&[]) } else { self }

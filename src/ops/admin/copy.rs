@@ -168,7 +168,7 @@ impl SourceItem {
         match self.expires_at {
             // The key identifies the content, so one that is kept longer replaces the other.
             Some(expires_at) if self.key.is_of_part() => {
-                Condition::absent().or(&[Term::ExpiresBefore(expires_at)])
+                Condition::absent_or_expires_before(expires_at)
             }
             _ => Condition::absent(),
         }
