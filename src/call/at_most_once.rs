@@ -183,7 +183,7 @@ impl Execution {
         let note = note.map_err(|reason| {
             not_sent(name, ErrorKind::InvalidUse, &format!("its note cannot be stored: {reason}"))
         })?;
-        let noted = self.write_step(&key, &note, None, self.step_until()).await;
+        let noted = self.write_step(&key, &note, None, self.tries_until()).await;
         noted.map_err(|reason| match reason {
             NotStored::Invalid(source)
             | NotStored::Unconfirmed(source)

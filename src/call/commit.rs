@@ -254,7 +254,7 @@ impl Execution {
 
     /// The tries of a write or read of this execution that begins now.
     pub(crate) fn tries(&self) -> Tries {
-        Tries::until(self.tenure().tries_until(self.inner.core.table.clock.moment()))
+        Tries::until(self.tries_until())
     }
 
     /// Reads the record if no response of this session has shown it, because a commit of another session

@@ -350,6 +350,11 @@ impl Execution {
         self.tenure().runs_until()
     }
 
+    /// Until when a write or read of this execution that begins now is tried.
+    pub(crate) fn tries_until(&self) -> clock::Deadline {
+        self.tenure().tries_until(self.inner.core.table.clock.moment())
+    }
+
     /// A new session for the writes of this execution.
     pub(crate) fn session(&self) -> Session<'_> {
         let Inner { core, call, me, .. } = &*self.inner;
@@ -423,8 +428,7 @@ impl Execution {
     pub(crate) fn complete(&self, answer: Answer) -> BoxFuture<'_, Result<Storage, End>> {
         let completing = async move {
             let Inner { core, call, .. } = &*self.inner;
-            let now = core.table.clock.moment();
-            let until = self.tenure().tries_until(now);
+            let until = self.tries_until();
             let answer = call.answers.stored(answer);
             let copy = call.is_cacheable(core, answer.bytes()).then(|| answer.detached());
             let (response, in_parts) = self.place(answer, until).await;

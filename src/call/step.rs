@@ -179,7 +179,7 @@ impl Execution {
                 }
             };
             let unavailable = StoredStep::Unavailable.encode();
-            let written = self.write_step(name, &unavailable, None, self.step_until()).await;
+            let written = self.write_step(name, &unavailable, None, self.tries_until()).await;
             written.map_err(|reason| Self::not_stored(name, reason))?;
             tracing::error!(operation = self.operation(), %error, "a step cannot be stored");
             Err(error)
@@ -202,7 +202,7 @@ impl Execution {
 
     /// Writes a result. If its item is not confirmed, the result goes into the record if it fits.
     async fn write_placed(&self, name: &str, placed: Placed) -> Result<(), NotStored> {
-        let until = self.step_until();
+        let until = self.tries_until();
         let item = match placed {
             Placed::InRecord(value) => return self.write_step(name, &value, None, until).await,
             Placed::InItem(item) => item,
@@ -220,11 +220,6 @@ impl Execution {
             "a step's item was not confirmed: its result goes into the record"
         );
         self.write_step(name, &value, None, until).await
-    }
-
-    /// Until when the write of a step that has run is tried.
-    pub(super) fn step_until(&self) -> Deadline {
-        self.tenure().tries_until(self.inner.core.table.clock.moment())
     }
 
     /// Tries to write a step until the write is confirmed or finally rejected, or the time is over. `value` is
