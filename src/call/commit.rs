@@ -12,7 +12,7 @@ use tokio::sync::MutexGuard;
 use crate::answer::Answer;
 use crate::call::context::End;
 use crate::call::errors::{commit_unknown, lease_lost, nothing_committed};
-use crate::call::execution::{Committed, Execution, Inner};
+use crate::call::execution::{Execution, Inner, LastCommit};
 use crate::call::session::Session;
 use crate::call::transaction::{items, json};
 use crate::error::{Error, ErrorKind};
@@ -108,7 +108,7 @@ impl Execution {
             return Err(Error::invalid_transaction(message));
         }
         let lock = self.lock_commits().await;
-        let Some(mut committed) = lock else {
+        let Some(mut last_commit) = lock else {
             self.tenure().may_commit().map_err(no_commit)?;
             return Err(other_commit());
         };
@@ -116,7 +116,7 @@ impl Execution {
         if !self.has_record() {
             // If this future is dropped, the items may have been written.
             self.tenure().begin_items().map_err(no_commit)?;
-            *committed = Some(Committed { answer, stored_until: None });
+            *last_commit = Some(LastCommit { answer, stored_until: None });
             return self.commit_items(items).await;
         }
         let now = core.table.clock.moment();
@@ -127,26 +127,26 @@ impl Execution {
         items::prepare(&core.table, &call.key, record_bytes, &mut items)?;
         let mut session = self.session();
         (session.answer, session.items) = (Some(response), items);
-        let committed = committed.insert(Committed { answer, stored_until: None });
+        let last_commit = last_commit.insert(LastCommit { answer, stored_until: None });
         let command = self.tenure().commit(core.table.clock.moment(), until);
         let ended = session.drive(&mut &*tenure, command).await;
-        committed.stored_until = session.stored_until();
-        self.committed(ended.into(), &mut session)
+        last_commit.stored_until = session.stored_until();
+        self.commit_result(ended.into(), &mut session)
     }
 
     /// Waits for a commit that runs in another task. A commit that is polled ends within the time of its
     /// tries, the same time again to resolve a doubt, and one request. `None` if it has not ended then.
-    async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Committed>>> {
-        let Inner { core, committed, .. } = &*self.inner;
+    async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<LastCommit>>> {
+        let Inner { core, last_commit, .. } = &*self.inner;
         let table = &core.table;
         let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
         let longest = tries.saturating_add(table.request_timeout);
-        table.clock.within(longest, committed.lock()).await
+        table.clock.within(longest, last_commit.lock()).await
     }
 
     /// The result of a commit. Not async, so that the result is logged before the next await, where a
     /// handler whose lease is lost is dropped.
-    fn committed(&self, ended: CommitEnd, session: &mut Session<'_>) -> Result<(), Error> {
+    fn commit_result(&self, ended: CommitEnd, session: &mut Session<'_>) -> Result<(), Error> {
         let (over, fate) = match ended {
             CommitEnd::Over(Over::Committed) => return Ok(()),
             CommitEnd::NotApplied(_) => {
@@ -156,7 +156,7 @@ impl Execution {
             CommitEnd::Over(over @ (Over::CommittedEarlier | Over::LeaseLost)) => {
                 return Err(already_over(over));
             }
-            CommitEnd::Over(over @ Over::NothingWritten(_)) => {
+            CommitEnd::Over(over @ Over::NotCommitted(_)) => {
                 (over, "given up: nothing was written")
             }
             CommitEnd::Over(over @ Over::Unknown) => (over, "unknown"),
@@ -171,13 +171,13 @@ impl Execution {
     /// The handler has returned. Returns the outcome of its commits, if they have ended the operation.
     /// A commit whose future was dropped is resolved first.
     pub(crate) async fn close(&self) -> Option<End> {
-        let Some(mut committed) = self.lock_commits().await else {
+        let Some(mut last_commit) = self.lock_commits().await else {
             self.ended_as(Ending::UNCONFIRMED);
             return Some(commit_unknown().into());
         };
         let command = self.tenure().close(self.inner.core.table.clock.moment());
         // Boxed: most executions have no commit to resolve.
-        Some(Box::pin(self.conclude(command?, &mut committed)).await)
+        Some(Box::pin(self.conclude(command?, &mut last_commit)).await)
     }
 
     /// The handler was stopped because its lease expired. Returns the outcome of its commits, if they have
@@ -185,9 +185,9 @@ impl Execution {
     pub(crate) fn expire(&self) -> BoxFuture<'_, Option<End>> {
         let expiring = async {
             self.ended_as(Ending::LEASE_EXPIRED);
-            let mut committed = self.lock_commits().await?;
+            let mut last_commit = self.lock_commits().await?;
             let command = self.tenure().expire(self.inner.core.table.clock.moment());
-            let end = self.conclude(command?, &mut committed).await;
+            let end = self.conclude(command?, &mut last_commit).await;
             Some(end).filter(|end| match end {
                 // The call ends with `LeaseExpired`, because it is unknown what else the handler has done.
                 End::NoAnswer(error) if error.kind() != ErrorKind::LeaseLost => {
@@ -204,19 +204,19 @@ impl Execution {
     }
 
     /// How the commits have ended the operation. A commit whose future was dropped is resolved first.
-    /// `committed` is the last commit.
+    /// `last_commit` is the commit that was sent last.
     async fn conclude(
         &self,
         command: Command<TenureEnd>,
-        committed: &mut Option<Committed>,
+        last_commit: &mut Option<LastCommit>,
     ) -> End {
         let mut session = self.session();
         let over = Over::from(session.drive(&mut &self.inner.tenure, command).await);
         match over {
             Over::Committed | Over::CommittedEarlier => {
                 self.succeeded();
-                let sent = committed.take().filter(|_| over == Over::Committed);
-                if let Some(Committed { answer, stored_until }) = sent {
+                let sent = last_commit.take().filter(|_| over == Over::Committed);
+                if let Some(LastCommit { answer, stored_until }) = sent {
                     // A commit whose future was dropped was found by this session.
                     let stored_until = stored_until.or_else(|| session.stored_until());
                     return End::Committed(answer, stored_until);
@@ -228,7 +228,7 @@ impl Execution {
                 self.read_record(&mut session).await;
                 self.lost_lease(&mut session).await
             }
-            Over::NothingWritten(_) => {
+            Over::NotCommitted(_) => {
                 self.ended_as(Ending::FAILED);
                 nothing_committed().into()
             }
@@ -297,7 +297,7 @@ fn already_over(over: Over) -> Error {
             Error::new(ErrorKind::AlreadyCommitted, "this execution has committed before")
         }
         Over::LeaseLost => lease_lost(),
-        Over::NothingWritten(_) => nothing_committed(),
+        Over::NotCommitted(_) => nothing_committed(),
         Over::Unknown => commit_unknown(),
     }
 }

@@ -70,9 +70,9 @@ pub(crate) struct Inner {
     owner: String,
     /// The machine that holds the lease and ends the record.
     pub(crate) tenure: Mutex<Tenure>,
-    /// The last commit. Locked by a commit and by the end of the execution, so that only one of them runs at a
+    /// Locked by a commit and by the end of the execution, so that only one of them runs at a
     /// time.
-    pub(crate) committed: tokio::sync::Mutex<Option<Committed>>,
+    pub(crate) last_commit: tokio::sync::Mutex<Option<LastCommit>>,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
     discarded: AtomicBool,
@@ -88,9 +88,9 @@ pub(crate) struct Inner {
     ending: Mutex<Ending>,
 }
 
-/// A commit that was sent.
+/// The last commit that was sent, or is about to be sent.
 #[derive(Debug)]
-pub(crate) struct Committed {
+pub(crate) struct LastCommit {
     /// What its caller gets.
     pub(crate) answer: Answer,
     /// Until when it is stored, in epoch seconds; `None` if it is not stored, or if that is unknown.
@@ -320,7 +320,7 @@ impl Execution {
             me,
             attempt,
             tenure: Mutex::new(Tenure::new(grant, rules, window, core.table.clock.moment())),
-            committed: tokio::sync::Mutex::default(),
+            last_commit: tokio::sync::Mutex::default(),
             handler: AtomicWaker::new(),
             discarded: AtomicBool::new(false),
             steps: Steps::new(steps),

@@ -308,7 +308,7 @@ impl Execution {
     /// Boxed, as [`acquire`](crate::call::acquiring::acquire) is.
     fn renew<'a>(&'a self, renewals: &'a mut Renewals) -> BoxFuture<'a, Renewal> {
         let renewing = async move {
-            let begun = renewals.begin(&self.tenure(), self.inner.core.table.clock.moment());
+            let begun = renewals.begin(&mut self.tenure(), self.inner.core.table.clock.moment());
             let mut renewing = Renewing { tenure: &self.inner.tenure, renewals };
             self.session().drive(&mut renewing, begun).await
         };

@@ -66,13 +66,16 @@ impl Condition {
 
     /// The record has not changed since it was seen.
     pub fn unchanged(seen: &Version) -> Self {
-        let steps = seen.steps.map_or(Term::NoSteps, Term::Steps);
         if is_broken(FaultPoint::CompareOwnerAlone) {
             return Self::all(&[Term::Owner(seen.owner)]);
         }
         let mut terms = vec![Term::Owner(seen.owner), Term::Status(seen.status)];
-        terms.extend((!is_broken(FaultPoint::CompareNoSteps)).then_some(steps));
-        terms.extend(seen.lease_expires_at.map(Term::LeaseExpiresAt));
+        // Only a PENDING record gets another end of its lease, or steps.
+        if let Some(lease_expires_at) = seen.lease_expires_at {
+            let steps = seen.steps.map_or(Term::NoSteps, Term::Steps);
+            terms.extend((!is_broken(FaultPoint::CompareNoSteps)).then_some(steps));
+            terms.push(Term::LeaseExpiresAt(lease_expires_at));
+        }
         Self { alternatives: Arc::new(vec![terms]) }
     }
 
@@ -206,8 +209,9 @@ impl Term {
     /// - `Status(Released)`: yes, unless `record` is COMPLETED, because no call replaces a COMPLETED record
     ///   before its retention is over. (An operator can release it, with the attempt that it has.)
     /// - `AttemptAtMost`: yes, because an undo lowers `attempt`.
-    /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request
-    ///   that was sent before the record was written can still arrive.
+    /// - `Absent`: no. With a retention of at least half an hour, a record is deleted only when no request that was
+    ///   sent before the record was written can still arrive. One that was sent later belongs to the next life of the
+    ///   key.
     /// - The other terms: no. They occur only next to an `Owner` term, and no version repeats. (Renewals and
     ///   the writes of parts are not judged here.)
     fn may_hold_later(&self, record: Option<&RecordMeta>) -> bool {

@@ -1,5 +1,5 @@
-//! What one call knows of its key: the writes that may still be applied, and the record that DynamoDB
-//! returned last. Renewals and steps are not noted: no delayed one of them acquires the key or ends the operation.
+//! What one call knows of its key: the writes that may still be applied, and the record as it was seen last. Renewals,
+//! their corrections, steps and extensions are not noted: no delayed one of them acquires the key or ends the operation.
 
 use crate::condition::{Condition, Prospect};
 use crate::fault_point::{FaultPoint, is_broken};
@@ -11,16 +11,17 @@ use crate::write::{Form, Kind, Write};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge {
     me: OwnerId,
-    /// The writes of this call that DynamoDB may still apply. A write stays here until a delayed copy of
-    /// it would certainly be rejected.
+    /// The writes of this call that DynamoDB may still apply. A write stays here until DynamoDB has said that it did not
+    /// execute it, or until a delayed copy of it would certainly be rejected.
     possible: Vec<Write>,
-    /// The commits and transactions of this call, and answers that are stored in place of a transaction's, that
-    /// DynamoDB may have applied, because their outcome is unknown. An absent record proves nothing about them: it may have been deleted since.
+    /// The commits, transactions and answers without items ([`Kind::AnswerWithoutItems`]) of this call whose outcome is
+    /// unknown. An absent record proves nothing about them: it may have been deleted since.
     doubtful: Vec<Write>,
     seen: Seen,
 }
 
-/// What DynamoDB returned last.
+/// The record that DynamoDB returned last, or that the last applied write has made of it. Renewals and steps since then
+/// are not in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
     Nothing,
@@ -37,8 +38,8 @@ impl Seen {
     }
 }
 
-/// Proof that no answer of this call's handler or transaction was stored, or can still be stored. The
-/// handler may have run.
+/// Proof that no answer of this call's handler, commit or transaction was stored, or can still be stored. The handler
+/// may have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoCompletion(());
 
@@ -222,7 +223,7 @@ impl Knowledge {
 
     /// Proof that no completion of this call was applied, or can still be applied. The caller must first have
     /// checked that this call has not completed the record seen last.
-    pub fn no_effect(&self) -> Option<NoCompletion> {
+    pub fn no_completion(&self) -> Option<NoCompletion> {
         (self.doubtful.is_empty() && !self.may_complete()).then_some(NoCompletion(()))
     }
 
@@ -251,9 +252,8 @@ impl Knowledge {
 
 /// Whether this record proves that `write`, a commit or transaction of `me`, was not applied before.
 ///
-/// A COMPLETED record changes only when it is removed: it expires, or an operator deletes or releases it. The
-/// record of another request then has another `created_at`, and a release by hand changes the owner. So these
-/// records prove it:
+/// A COMPLETED record keeps its owner and its `created_at` until it is removed: it expires, or an operator deletes or
+/// releases it. The record of a later request has another `created_at`, and a release by hand writes another owner.
 fn disproves(record: &RecordMeta, write: &Write, me: &OwnerId) -> bool {
     if record.owner == *me {
         // The call's own write has left it, and it is not the completion.

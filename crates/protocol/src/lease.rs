@@ -72,7 +72,7 @@ impl LeaseTerm {
 pub struct Window {
     /// The end of the lease in the record, in store time.
     pub lease_expires_at: Timestamp,
-    /// The end of the window by this machine's clocks. It is never after the end of the lease.
+    /// The end of the window by this computer's clocks. It is never after the end of the lease.
     pub end: Deadline,
 }
 
@@ -97,7 +97,7 @@ impl Window {
         Some(Self { lease_expires_at, end: seen.plus(left) })
     }
 
-    /// The window after a later response. If this machine's two clocks have moved by different amounts since
+    /// The window after a later response. If this computer's two clocks have moved by different amounts since
     /// the window was set, one of them is wrong, so the end is computed from store time again.
     pub(crate) fn heard(self, time: StoreTime) -> Self {
         if !self.end.is_apart(time.received) {

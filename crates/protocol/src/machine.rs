@@ -94,8 +94,8 @@ pub enum ReadResult<R, E = Cause> {
 #[must_use]
 pub enum WriteResult<R, E = Cause, I = ()> {
     Applied,
-    /// The write's condition failed. Contains the current record. `None` if there is no record, or if the response
-    /// does not show it; a read tells which.
+    /// The write's condition failed. Contains the record that DynamoDB returned. `None` if there is no record. (A store
+    /// that returns no record also answers `None`, so a read follows if the result depends on it.)
     Rejected(Option<R>),
     /// The caller's items do not allow the transaction. Nothing of it was applied.
     ItemsRejected(I),
@@ -103,7 +103,8 @@ pub enum WriteResult<R, E = Cause, I = ()> {
     Conflict(E),
     /// The token of the transaction was used with other contents. The transaction was not executed.
     TokenUsed(E),
-    /// Not applied. Every other try fails too, because DynamoDB does not accept these values.
+    /// Not applied, because DynamoDB does not accept the answer or the result of the step. Another try can succeed
+    /// only if the caller sends other contents.
     Invalid(E),
     /// Not applied, for any other reason, such as throttling or a denied access.
     NotApplied(E),
@@ -116,7 +117,8 @@ pub enum WriteResult<R, E = Cause, I = ()> {
 pub enum Cause {
     /// DynamoDB is out of reach or too busy.
     Outage,
-    /// Anything else: a later try fails as well.
+    /// Anything else, such as a denied access. Another try seldom succeeds, so only a write that must be applied is
+    /// tried again.
     Other,
 }
 

@@ -30,7 +30,7 @@ pub enum State {
     Completed,
     /// A failure that is kept.
     Failed,
-    /// No call owns the record. Each call may replace it by compare-and-set.
+    /// No call holds the key. Each call may replace the record by compare-and-set.
     Released,
 }
 
@@ -85,13 +85,13 @@ pub struct Version {
     pub steps: Option<usize>,
 }
 
-/// The counters of attempts in an operation's record.
+/// Which attempt a record is of, and of which life of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attempts {
     /// The number of the attempt.
     pub number: u32,
     pub released: u32,
-    /// `None` if no record was written.
+    /// `None` until it is known: only in an execution without a record.
     pub created_at: Option<Timestamp>,
 }
 
@@ -103,7 +103,7 @@ impl Attempts {
         Self { number, released, created_at: Some(record.created_at) }
     }
 
-    /// The record, without steps, that `owner` writes at `now`.
+    /// The record, without steps, that `owner` writes. `now` is its `created_at` if none is known.
     pub(crate) fn meta(
         self,
         owner: &OwnerId,

@@ -215,7 +215,7 @@ fn the_parts_of_an_answer_outlive_the_tries_of_its_completion_and_a_renewal() {
     let grant = || {
         let mut knowledge = Knowledge::new(ME);
         knowledge.see(Some(pending(ME)));
-        Grant { knowledge, taken_over: None, attempts: Attempts::FIRST }
+        Grant { knowledge, taken_over: None, attempts: Attempts::FIRST, stamped: Vec::new() }
     };
     let lease_expires_at = START.wall.plus(Duration::from_secs(30));
     let window = rules().window(now(), None, lease_expires_at, None);

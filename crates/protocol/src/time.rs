@@ -1,11 +1,11 @@
 //! Time as values. Nothing here reads a clock.
 //!
-//! One machine writes a lease, and another judges it. Both use store time, DynamoDB's clock, which
+//! One computer writes a lease, and another judges it. Both use store time, DynamoDB's clock, which
 //! each response shows in its `Date` header. An owner stamps its lease with the store time that it has
 //! learned. Another call judges the lease by the `Date` of the response that returned the record.
 //!
 //! Local time is a pair: the wall clock, which can be set, and the monotonic clock, which stops while the
-//! machine is frozen. A deadline is over as soon as one of the two clocks reaches it. A length is measured
+//! computer is frozen. A deadline is over as soon as one of the two clocks reaches it. A length is measured
 //! by the monotonic clock.
 
 use std::time::{Duration, SystemTime};
@@ -84,7 +84,7 @@ impl Uptime {
     }
 }
 
-/// The two clocks of this machine.
+/// The two clocks of this computer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
     pub wall: Timestamp,
@@ -108,7 +108,7 @@ impl Local {
     }
 }
 
-/// An instant by both clocks of this machine. It is over as soon as one clock reaches it.
+/// An instant by both clocks of this computer. It is over as soon as one clock reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deadline {
     pub wall: Timestamp,
@@ -201,7 +201,7 @@ pub struct Learned {
     pub received: Local,
 }
 
-/// By how much the monotonic clock may run fast: a thousandth, twice what NTP allows when it slews a clock.
+/// By how much a clock may run fast or slow: a thousandth, twice what NTP allows when it slews a clock.
 const DRIFT: u32 = 1000;
 
 impl Learned {
@@ -229,7 +229,7 @@ impl Learned {
         self.floor.plus(now.uptime.since(self.received.uptime))
     }
 
-    /// The earliest possible store time at `now`. The monotonic clock stops while the machine is frozen, but it
+    /// The earliest possible store time at `now`. The monotonic clock stops while the computer is frozen, but it
     /// does not jump.
     fn floor_at(self, now: Local) -> Timestamp {
         let passed = now.uptime.since(self.received.uptime);
@@ -261,7 +261,8 @@ pub struct Interval {
     pub latest: Timestamp,
 }
 
-/// A time that may be written into a record. It exists only after the first response.
+/// A time that may be written into a record. It exists once a response has shown store time, or if the user has declared
+/// that none does.
 ///
 /// It is wrong if a clock has jumped or stopped since the last response. So the machines verify each stamp
 /// by the `Date` of the response that shows it, and correct a wrong one.
@@ -290,7 +291,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// `None` before the first response that shows store time: the caller has to read first.
+    /// `None` while store time is unknown ([`Known::Nothing`]): the caller has to read first.
     pub fn stamp(self) -> Option<Stamp> {
         let made = self.local.uptime;
         match self.known {
@@ -315,7 +316,7 @@ impl Now {
         })
     }
 
-    /// The bounds of store time now. `None` before the first response that shows store time.
+    /// The bounds of store time now. `None` while store time is unknown.
     pub fn interval(self, tolerance: Duration) -> Option<Interval> {
         let (earliest, latest) = match self.known {
             Known::Nothing => return None,

@@ -289,7 +289,7 @@ impl Turn<'_> {
         let now = self.now();
         let mut execution = self.execution()?;
         let window = execution.tenure.window();
-        let command = execution.renewing.as_mut()?.machine.begin(&execution.tenure, now);
+        let command = execution.renewing.as_mut()?.machine.begin(&mut execution.tenure, now);
         // A renewal does not stamp an end that a commit required, but one a millisecond later. Any number of
         // these could follow without time passing, so a renewal by less than a second is left out.
         if let (Command::Send { write, .. }, Some(window)) = (&command, window)

@@ -115,7 +115,7 @@ impl State {
         if self.ledger.effects > 1 {
             self.violate("two effects were applied");
         }
-        if self.process(seat).fate().is_some_and(|fate| fate.has_no_effect) {
+        if self.process(seat).fate().is_some_and(|fate| fate.nothing_completed) {
             self.violate("reported that nothing was written, and it is applied");
         }
     }
@@ -250,7 +250,7 @@ impl State {
                 }
                 let is_last = seat == SEATS - 1;
                 let is_locked_out = is_last && matches!(reason, Reason::InProgress { .. });
-                return Fate { has_no_effect: true, holds_nothing, is_locked_out };
+                return Fate { nothing_completed: true, holds_nothing, is_locked_out };
             }
             // Few records prove that a transaction in doubt was not applied.
             CallResult::Unknown
@@ -357,7 +357,7 @@ impl State {
             }
             TenureEnd::Completion(CompletionEnd::LeaseLost)
             | TenureEnd::Failure(FailureEnd::Written(_) | FailureEnd::LeaseLost)
-            | TenureEnd::Over(Over::NothingWritten(_) | Over::LeaseLost) => {
+            | TenureEnd::Over(Over::NotCommitted(_) | Over::LeaseLost) => {
                 let found = reply.and_then(|reply| shown(&reply.outcome));
                 // A completion accepts a released record.
                 let turns_away = execution.completes && execution.commits.is_empty();
@@ -368,7 +368,7 @@ impl State {
                 if is_free && turns_away {
                     self.violate("rejected because of a released record");
                 }
-                return Fate { has_no_effect: true, ..Fate::default() };
+                return Fate { nothing_completed: true, ..Fate::default() };
             }
             TenureEnd::Completion(CompletionEnd::Unknown | CompletionEnd::Unconfirmed)
             | TenureEnd::Failure(FailureEnd::Unconfirmed | FailureEnd::Unknown)

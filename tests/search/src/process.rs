@@ -154,7 +154,7 @@ pub(crate) enum Does {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Fate {
     /// It has reported that none of its effects was applied, and none will be.
-    pub(crate) has_no_effect: bool,
+    pub(crate) nothing_completed: bool,
     /// It has run no handler, and its last reply was definite, so it must not hold the key any more.
     pub(crate) holds_nothing: bool,
     /// It is the last caller, and has reported that the operation is in progress.

@@ -211,8 +211,9 @@ pub(crate) fn outcome(wire: &Wire, is_taken: bool, found: Option<RecordMeta>) ->
     match wire {
         Wire::Read { is_consistent: true } => Outcome::Read(ReadResult::Found(found)),
         Wire::Read { is_consistent: false } => Outcome::Read(ReadResult::Stale(found)),
-        Wire::Write(_) | Wire::Item(_) if is_taken => Outcome::Write(WriteResult::Applied),
-        Wire::Item(_) => Outcome::Write(WriteResult::Rejected(None)),
+        // An item that is there is as good as one that was put.
+        Wire::Item(_) => Outcome::Write(WriteResult::Applied),
+        Wire::Write(_) if is_taken => Outcome::Write(WriteResult::Applied),
         Wire::Write(_) => Outcome::Write(WriteResult::Rejected(found)),
     }
 }

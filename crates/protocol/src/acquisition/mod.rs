@@ -1,23 +1,4 @@
-//! The machine that acquires a key, or finds out why it cannot. An operation in one transaction is an
-//! acquisition whose write completes the record ([`Goal::Transact`]).
-//!
-//! # Driving an acquisition
-//!
-//! [`Acquisition::start`] returns the first [`Command`](crate::Command). The caller carries it out and passes the
-//! result to [`replied`](Acquisition::replied) or [`woke`](Acquisition::woke), until the machine returns a [`Next`]:
-//!
-//! - [`Next::Run`] and [`Next::RunUnprotected`]: the handler runs, under a [`Tenure`](crate::Tenure) of what
-//!   [`Acquisition::grant`] returns.
-//! - [`Next::RunHook`] and [`Next::AnswerForFailedCondition`]: user code runs, and its result begins the next command.
-//! - [`Next::Done`]: the call ends. What it has written is undone, or cannot be applied any more, or the result says
-//!   that this is unknown.
-//!
-//! # What an earlier owner can still write
-//!
-//! After a takeover, DynamoDB rejects every write of the earlier owner, because each requires its owner id in a PENDING
-//! record. There are two exceptions. Its completion is applied once the key is absent or released again, because its
-//! effect has happened. And if its renewal, step or completion comes first, DynamoDB rejects the takeover, which compares
-//! the [version](crate::Version).
+//! The machine that acquires a key.
 
 mod transact;
 
@@ -101,7 +82,7 @@ pub enum CallResult {
     Replay,
     /// The record contains the hook's resolution.
     Reconciled,
-    /// The transaction was applied.
+    /// The transaction was applied, or the answer that is stored after its items were rejected.
     Executed,
     /// The handler did not run, and no transaction of this call was applied or will be applied.
     Nothing(Reason, NoCompletion),
@@ -139,8 +120,30 @@ pub struct Grant {
     /// only have tried to.
     pub taken_over: Option<RecordMeta>,
     pub attempts: Attempts,
+    /// The ends of leases that the call has stamped.
+    pub stamped: Vec<Timestamp>,
 }
 
+/// Acquires a key, or finds out why it cannot. An operation in one transaction is an acquisition whose write completes
+/// the record ([`Goal::Transact`]).
+///
+/// # Driving an acquisition
+///
+/// [`start`](Self::start) returns the first [`Command`](crate::Command). The caller carries it out and passes the
+/// result to [`replied`](Machine::replied) or [`woke`](Machine::woke), until the machine returns a [`Next`]:
+///
+/// - [`Next::Run`] and [`Next::RunUnprotected`]: the handler runs, under a [`Tenure`](crate::Tenure) of what
+///   [`grant`](Self::grant) returns.
+/// - [`Next::RunHook`] and [`Next::AnswerForFailedCondition`]: user code runs, and its result begins the next command.
+/// - [`Next::Done`]: the call ends. An acquisition is undone; if the undo is not confirmed, the key is free when its
+///   lease expires. [`CallResult::Unknown`] means that a transaction may have been applied, or may still be.
+///
+/// # What an earlier owner can still write
+///
+/// After a takeover, DynamoDB rejects every write of the earlier owner, because each requires its owner id in a PENDING
+/// record. There is one exception: its completion is applied once the key is absent or released again, because its
+/// effect has happened. If its renewal, step or completion comes before the takeover, DynamoDB rejects the takeover,
+/// which compares the [version](crate::Version).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquisition {
     rules: Rules,
@@ -150,7 +153,7 @@ pub struct Acquisition {
     started: Uptime,
     budget: Deadline,
     /// The tries of a transaction. They end before the budget is used up, so that a read can follow. Other calls
-    /// use only the pauses.
+    /// use only the pauses, and the end for an extension of the retention.
     tries: Tries,
     writes: u32,
     waits: Backoff,
@@ -166,6 +169,7 @@ pub struct Acquisition {
     stamped: Vec<Timestamp>,
     /// What the hook has decided about this version.
     resolution: Option<(Version, Resolution)>,
+    /// The time of the first write of the present resolution. Only such a write reads it.
     resolved_at: Option<Timestamp>,
     /// The version that a resolution in doubt replaces.
     doubtful_resolution: Option<Version>,
@@ -355,7 +359,8 @@ impl Acquisition {
         acquisition
     }
 
-    /// When every response must have arrived.
+    /// When the time of the call's requests is over. Only an undo, a correction of its own lease, the end of a transaction
+    /// in doubt, and an extension of the retention may begin later.
     pub const fn budget(&self) -> Deadline {
         self.budget
     }
@@ -366,6 +371,7 @@ impl Acquisition {
             knowledge: self.knowledge.clone(),
             taken_over: self.taken_over.clone(),
             attempts: self.attempts,
+            stamped: self.stamped.clone(),
         }
     }
 
@@ -845,7 +851,7 @@ impl Acquisition {
         observed.left.checked_sub(now.local.uptime.since(observed.at))
     }
 
-    /// Ends the call after an error. In an outage, the result is [`Reason::InProgress`] if another owner's
+    /// Ends the call after an error. For a call that would run a handler in an outage, the result is [`Reason::InProgress`] if another owner's
     /// lease is live. If no other lease was seen, the handler can run without a record ([`Outage::Open`]).
     fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.work == Work::Own {
@@ -894,7 +900,7 @@ impl Acquisition {
             // A hook can commit.
             Work::Own => self.knowledge.no_transaction(),
             Work::LookUp => Some(NoCompletion::without_completions()),
-            Work::Transact(_) => self.knowledge.no_effect(),
+            Work::Transact(_) => self.knowledge.no_completion(),
         }
     }
 
@@ -905,8 +911,9 @@ impl Acquisition {
 
 /// Undoing an acquisition that has executed nothing: the previous record is put back, or the key is released.
 impl Acquisition {
-    /// Undoes an acquisition that was applied, or may still be applied. The undo sends one request even if a
-    /// freeze has used up the time. If the request fails, the key is free when the lease expires.
+    /// Undoes an acquisition that was applied, or may still be applied. The undo sends a request even if a freeze has
+    /// used up the time, and further ones if a rejection shows that this call may still hold the key. If the last is not
+    /// confirmed, the key is free when the lease expires.
     fn undo(&mut self, now: Now, reason: Reason) -> Command {
         // A process that does not know store time has written nothing, unless a restored snapshot has
         // made it forget the time.

@@ -1,7 +1,7 @@
 //! Commits: the answer and the caller's items in one transaction.
 //!
-//! A commit requires the end of the lease that was seen last; that of an execution without a record requires that no
-//! other call holds the key. While the handler runs, a write that moves this
+//! A commit requires the end of the lease that was seen last; that of an execution without a record requires that the
+//! key is absent or RELEASED, or that this call holds it. While the handler runs, a write that moves this
 //! end by a millisecond closes off a commit in doubt. DynamoDB applies only one of the two, and the
 //! handler keeps the key. Once the handler has returned, the write that fails the attempt closes the
 //! commit off.
@@ -73,18 +73,12 @@ impl Tenure {
     }
 
     /// The condition of a try of a commit.
-    pub(super) fn require_recorded_lease(&mut self) -> Condition {
-        if !self.used_ends.contains(&self.recorded_lease) {
-            self.used_ends.push(self.recorded_lease);
-        }
+    pub(super) fn commit_condition(&mut self) -> Condition {
+        let condition = self.require_recorded_lease();
         if is_broken(FaultPoint::CommitAnyStatus) {
             return Condition::all(&[Term::Owner(*self.knowledge.me())]);
         }
-        self.recorded_lease_held().unless(FaultPoint::TransactUnfenced)
-    }
-
-    fn recorded_lease_held(&self) -> Condition {
-        self.held().and(Term::LeaseExpiresAt(self.recorded_lease))
+        condition.unless(FaultPoint::TransactUnfenced)
     }
 
     /// Notes the end of the lease, if this response shows it. A renewal may have moved it since an earlier one.
@@ -97,30 +91,31 @@ impl Tenure {
     }
 
     /// Makes sure that a commit in doubt was applied, or cannot be applied any more. An execution without a
-    /// record can only read.
+    /// record can only look for it.
     pub(super) fn close_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if !self.is_protected {
-            return self.look_for(now, Purpose::CloseOffByRead { completed_at });
+            return self.look_for(now, Purpose::LookForCommit { completed_at });
         }
         self.tries = Tries::until(self.tries_until(now));
         let write = self.closing_write();
         self.send(now, write, Purpose::CloseOff { completed_at })
     }
 
-    fn closing_write(&self) -> Write {
+    pub(super) fn closing_write(&mut self) -> Write {
+        let condition = self.require_recorded_lease();
         // The write changes only the lease.
         let later = LeaseTerm { lease_expires_at: self.recorded_lease.shifted(1), expires_at: 0 };
         let LeaseTerm { lease_expires_at, expires_at } = later.unlike(&self.used_ends);
         let state = State::Pending { lease_expires_at };
         let me = self.knowledge.me();
         let record = self.attempts.meta(me, lease_expires_at, state, None, expires_at);
-        Write { kind: Kind::CloseOff, condition: self.recorded_lease_held(), record }
+        Write { kind: Kind::CloseOff, condition, record }
     }
 
     /// The record is PENDING, and this call owns it. The handler continues, unless a commit that may still
     /// be applied requires the current end of the lease. In that case the end is moved again.
     pub(super) fn closed_off(&mut self, now: Now, completed_at: Timestamp) -> Command {
-        if let Some(nothing) = self.knowledge.no_effect() {
+        if let Some(nothing) = self.knowledge.no_completion() {
             return not_applied(nothing);
         }
         let write = self.closing_write();
@@ -137,25 +132,25 @@ impl Tenure {
             return Some(Command::Return(TenureEnd::Over(over)));
         }
         self.stage = Stage::Closed;
-        interrupted.map(|completed_at| self.resolve_commit(now, completed_at))
+        interrupted.map(|completed_at| self.close_off_by_ending(now, completed_at))
     }
 
     /// Like [`close`](Self::close), for a handler that was stopped at the end of its lease. A commit in doubt
     /// is only read, not resolved. A failed or released record would let the operation run again at once,
-    /// whatever else the handler had done. `None` if there is no commit, or none was applied: the call ends as one
-    /// whose lease has expired.
+    /// whatever else the handler had done. `None` if no commit is in doubt, and none has ended the operation: the
+    /// call ends as one whose lease has expired.
     pub fn expire(&mut self, now: Now) -> Option<Command> {
         let interrupted = self.interrupted();
         match self.stage {
-            Stage::Over(Over::NothingWritten(_)) => return None,
+            Stage::Over(Over::NotCommitted(_)) => return None,
             Stage::Over(over) => return Some(Command::Return(TenureEnd::Over(over))),
             Stage::Open | Stage::Closed => self.stage = Stage::Closed,
         }
         let completed_at = interrupted?;
-        Some(self.look_for(now, Purpose::FindCommit { completed_at }))
+        Some(self.look_for(now, Purpose::LookForCommitOfStopped { completed_at }))
     }
 
-    /// The time of a commit whose future was dropped before it had a result.
+    /// The time of a commit or completion whose future was dropped before it had a result.
     fn interrupted(&mut self) -> Option<Timestamp> {
         self.retention.abandon();
         let purpose = match std::mem::replace(&mut self.waiting, Waiting::Nothing) {
@@ -172,16 +167,16 @@ impl Tenure {
 
     /// Fails the attempt, so that DynamoDB rejects a commit in flight. A commit requires a PENDING record,
     /// and a record that has left PENDING never returns to it under the same owner.
-    fn resolve_commit(&mut self, now: Now, completed_at: Timestamp) -> Command {
+    fn close_off_by_ending(&mut self, now: Now, completed_at: Timestamp) -> Command {
         if is_broken(FaultPoint::DoubtLeftOpen) {
-            let nothing = Over::NothingWritten(crate::knowledge::NoCompletion::unproved());
-            return self.over(Purpose::ResolveCommit { completed_at }, nothing);
+            let nothing = Over::NotCommitted(crate::knowledge::NoCompletion::unproved());
+            return self.over(Purpose::CloseOffByEnding { completed_at }, nothing);
         }
         if !self.is_protected {
-            return self.look_for(now, Purpose::ResolveCommit { completed_at });
+            return self.look_for(now, Purpose::CloseOffByEnding { completed_at });
         }
         let (until, write) = (self.tries_until(now), self.failure_write());
-        self.begin(now, Order::ResolveCommit(completed_at, write), until)
+        self.begin(now, Order::CloseOffByEnding(completed_at, write), until)
     }
 
     fn look_for(&mut self, now: Now, purpose: Purpose) -> Command {

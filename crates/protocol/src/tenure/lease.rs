@@ -27,8 +27,8 @@ pub struct Renewals {
 pub enum Renewal {
     /// The next one begins after this time.
     Next(Duration),
-    /// It was the last one: the operation has ended, a write that may end it is in flight, a commit was dropped, the
-    /// handler was stopped, or store time is not known.
+    /// It was the last one: the operation has ended, the handler was stopped, or store time is not known. Or the
+    /// record is not this call's, and a write in flight or a dropped commit may be the reason.
     Ended,
     /// Another owner has the record, or it was deleted. The handler is stopped.
     Lost,
@@ -56,7 +56,7 @@ impl Renewals {
     }
 
     /// Begins a renewal.
-    pub fn begin(&mut self, tenure: &Tenure, now: Now) -> Command<Renewal> {
+    pub fn begin(&mut self, tenure: &mut Tenure, now: Now) -> Command<Renewal> {
         self.send(tenure.renewal(now))
     }
 
@@ -125,20 +125,21 @@ impl Tenure {
         self.window = None;
     }
 
-    /// The end of the lease, or the epoch if there is none.
+    /// The end of the lease that was verified last, or the epoch if there is none. The record can have a later end.
     pub(super) fn lease_expires_at(&self) -> Timestamp {
         self.window.map_or(Timestamp::from_millis(0), |window| window.lease_expires_at)
     }
 
     /// The write that renews the lease. `None` if there is no lease, or if store time is unknown.
-    pub(super) fn renewal(&self, now: Now) -> Option<Write> {
+    pub(super) fn renewal(&mut self, now: Now) -> Option<Write> {
         self.window?;
         let stamp = now.stamp()?;
+        let recorded = self.require_recorded_lease();
         let term =
             self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.used_ends);
         let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
         let may_shorten = is_broken(FaultPoint::RenewalMayShorten);
-        let condition = if may_shorten { self.held() } else { self.held().and(is_shorter) };
+        let condition = if may_shorten { self.held() } else { recorded.and(is_shorter) };
         let condition = condition.unless(FaultPoint::RenewUnfenced);
         Some(self.lease_write(Kind::Renew, stamp, term, condition))
     }
@@ -147,14 +148,25 @@ impl Tenure {
     /// new end is never before the end of that lease.
     pub(super) fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
         let (held, stamp) = (self.window?, now.stamp()?);
-        if !self.used_ends.contains(&wrong) {
-            self.used_ends.push(wrong);
-        }
+        self.recorded_lease = wrong;
+        let recorded = self.require_recorded_lease();
         let term = self.rules.renewal_term(stamp, self.rules.renewed_length());
         let term = term.not_before(held.lease_expires_at).unlike(&self.used_ends);
-        let stamped = self.held().and(Term::LeaseExpiresAt(wrong));
-        let stamped = if is_broken(FaultPoint::RestampMayShorten) { self.held() } else { stamped };
-        Some(self.lease_write(Kind::StampAgain, stamp, term, stamped))
+        let may_shorten = is_broken(FaultPoint::RestampMayShorten);
+        let condition = if may_shorten { self.held() } else { recorded };
+        Some(self.lease_write(Kind::StampAgain, stamp, term, condition))
+    }
+
+    /// The condition that the owner holds the record, with the end of the lease that was seen last. This end is not
+    /// stamped again.
+    pub(super) fn require_recorded_lease(&mut self) -> Condition {
+        // No write stamps an end before the verified one.
+        let verified = self.lease_expires_at();
+        self.used_ends.retain(|end| *end >= verified);
+        if !self.used_ends.contains(&self.recorded_lease) {
+            self.used_ends.push(self.recorded_lease);
+        }
+        self.held().and(Term::LeaseExpiresAt(self.recorded_lease))
     }
 
     fn lease_write(

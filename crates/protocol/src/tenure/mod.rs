@@ -1,26 +1,4 @@
-//! The machine of an owner that holds its key: it renews the lease, commits, and at the end stores the answer,
-//! keeps the failure or releases the key.
-//!
-//! A *commit* stores an answer while the handler runs, together with the caller's items. A *completion* stores the
-//! handler's answer after it has returned. An owner never sends both a completion and a release, because a completion
-//! also accepts a RELEASED record.
-//!
-//! # Driving a tenure
-//!
-//! 1. [`Tenure::new`] takes what the acquisition has [granted](crate::Acquisition::grant), and the handler
-//!    begins. It is polled only before [`Tenure::runs_until`]. Meanwhile [`Renewals`] renew the lease, each
-//!    [`StepWrite`] stores a step, and [`Tenure::commit`] commits.
-//! 2. If the handler has not returned by then, it is dropped: [`Tenure::stop`], then [`Tenure::expire`]. The record
-//!    stays as it is.
-//! 3. If the handler returns, [`Tenure::close`] ends its commits. A commit that was applied or is in doubt overrules
-//!    what the handler returned. If there is none, [`Tenure::complete`] or [`Tenure::end`] writes what the handler's
-//!    result means. The renewals go on until this write has ended. After [`Tenure::end`], a second `close` returns
-//!    the commit that the write has found, if any.
-//!
-//! A commit, `expire`, `close`, `complete` and `end` each begin a conversation: the caller carries out the
-//! [`Command`](crate::Command) and passes the result to [`replied`](Tenure::replied) or
-//! [`woke`](Tenure::woke), until the tenure returns a [`TenureEnd`]. A conversation that begins while another
-//! is unfinished takes its place: the caller has dropped the earlier one, and its request may still be applied.
+//! The machine of a call whose handler runs.
 
 mod commit;
 mod lease;
@@ -44,7 +22,7 @@ use crate::write::{Kind, Write};
 pub use self::lease::{Renewal, Renewals};
 pub use self::step::{STEP_ITEM_MARGIN, StepCommand, StepResult, StepWrite};
 
-/// The time limit of the one request by which an execution without a record tries to store its answer.
+/// The time in which an execution without a record tries to store its answer or its commit.
 const UNPROTECTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How the operation has ended while its handler was running.
@@ -56,8 +34,8 @@ pub enum Over {
     CommittedEarlier,
     /// Another owner has the record, or it was deleted. No commit was applied, and none will be.
     LeaseLost,
-    /// The record is released, failed or absent. No commit was applied, and none will be.
-    NothingWritten(NoCompletion),
+    /// No commit was applied, and none will be: the record was released or failed, or is absent.
+    NotCommitted(NoCompletion),
     /// A commit may have been applied, or may still be applied.
     Unknown,
 }
@@ -213,6 +191,29 @@ struct KnownSteps {
     were_sent: bool,
 }
 
+/// Accompanies a handler, whose call usually holds the key: it renews the lease, commits, and at the end stores the
+/// answer, keeps the failure or releases the key.
+///
+/// A *commit* stores an answer while the handler runs, together with the caller's items. A *completion* stores the
+/// handler's answer after it has returned. (A [`NoCompletion`] rules out both, and a transaction.) An owner never sends both a completion and a release, because a completion
+/// also accepts a RELEASED record.
+///
+/// # Driving a tenure
+///
+/// 1. [`new`](Self::new) takes what the acquisition has [granted](crate::Acquisition::grant), and the handler
+///    begins. It is polled only before [`runs_until`](Self::runs_until). Meanwhile [`Renewals`] renew the lease, each
+///    [`StepWrite`] stores a step, and [`commit`](Self::commit) commits.
+/// 2. If the handler has not returned by then, it is dropped: [`stop`](Self::stop), then [`expire`](Self::expire). The record
+///    stays as it is.
+/// 3. If the handler returns, [`close`](Self::close) ends its commits. A commit that was applied or is in doubt overrules
+///    what the handler returned. If there is none, [`complete`](Self::complete) or [`end`](Self::end) writes what the handler's
+///    result means. The renewals go on until this write has ended. After [`end`](Self::end), a second `close` returns
+///    the commit that the write has found, if any.
+///
+/// A commit, `expire`, `close`, `complete` and `end` each begin a conversation: the caller carries out the
+/// [`Command`](crate::Command) and passes the result to [`replied`](Machine::replied) or
+/// [`woke`](Machine::woke), until the tenure returns a [`TenureEnd`]. A conversation that begins while another
+/// is unfinished takes its place: the caller has dropped the earlier one, and its request may still be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tenure {
     rules: Rules,
@@ -224,11 +225,11 @@ pub struct Tenure {
     window: Option<Window>,
     is_protected: bool,
     is_lost: bool,
-    /// The ends of leases that were corrected, or that a commit required. No end is stamped again, because a
+    /// The ends of leases that a write of this call has stamped or required. No end is stamped again, because a
     /// delayed write that requires this end would match.
     used_ends: Vec<Timestamp>,
-    /// The end of the lease that a response has shown in the record last. A commit requires this end, so
-    /// DynamoDB rejects the commit once the record has another end.
+    /// The end of the lease that a response has shown in the record last. A commit, and each write that moves the
+    /// end, requires this end. So DynamoDB rejects a delayed one once the record has another end.
     recorded_lease: Timestamp,
     stage: Stage,
     waiting: Waiting,
@@ -245,7 +246,7 @@ enum Stage {
     Open,
     /// The operation is over, whatever the handler returns.
     Over(Over),
-    /// The handler has returned.
+    /// The handler has returned, or was stopped.
     Closed,
 }
 
@@ -270,7 +271,7 @@ enum Order {
         kept_until: i64,
     },
     Fail(EndWrite),
-    ResolveCommit(Timestamp, EndWrite),
+    CloseOffByEnding(Timestamp, EndWrite),
 }
 
 /// Why the machine reads or writes.
@@ -292,16 +293,18 @@ enum Purpose {
         leaves: Left,
         is_in_doubt: bool,
     },
-    /// Fail the attempt, so that a commit in doubt is applied before this write or never.
-    ResolveCommit {
+    /// The handler has returned: keep the failure or release the key, so that a commit in doubt is applied before
+    /// this write or never. Without a record: look for the commit.
+    CloseOffByEnding {
         completed_at: Timestamp,
     },
-    /// Find out whether a commit in doubt was applied, without a write: the handler was stopped.
-    FindCommit {
+    /// Look for a commit in doubt, whose handler was stopped.
+    LookForCommitOfStopped {
         completed_at: Timestamp,
     },
-    /// Close off a commit in doubt without a write, because the execution has no record.
-    CloseOffByRead {
+    /// Look for a commit in doubt, whose handler is running. The execution has no record, so no write can close the
+    /// commit off. It stays in doubt if the read does not show it.
+    LookForCommit {
         completed_at: Timestamp,
     },
 }
@@ -312,9 +315,9 @@ impl Purpose {
             Self::Complete { completed_at }
             | Self::Commit { completed_at }
             | Self::CloseOff { completed_at }
-            | Self::FindCommit { completed_at }
-            | Self::CloseOffByRead { completed_at }
-            | Self::ResolveCommit { completed_at } => Some(completed_at),
+            | Self::LookForCommitOfStopped { completed_at }
+            | Self::LookForCommit { completed_at }
+            | Self::CloseOffByEnding { completed_at } => Some(completed_at),
             Self::Fail { .. } => None,
         }
     }
@@ -322,10 +325,10 @@ impl Purpose {
 
 impl Tenure {
     pub fn new(grant: Grant, rules: Rules, window: Option<Window>, now: Now) -> Self {
-        let Grant { knowledge, taken_over, mut attempts } = grant;
+        let Grant { knowledge, taken_over, mut attempts, stamped } = grant;
         if window.is_none() {
-            // The call has never owned the key, so its record does not continue the one that it tried to
-            // take over.
+            // The call does not know that it has owned the key, so its record does not continue the one that it
+            // tried to take over.
             attempts.created_at = None;
         }
         // A takeover keeps the steps of the record.
@@ -338,7 +341,7 @@ impl Tenure {
             is_protected: window.is_some(),
             window,
             is_lost: false,
-            used_ends: Vec::new(),
+            used_ends: stamped,
             recorded_lease: window
                 .map_or(Timestamp::from_millis(0), |window| window.lease_expires_at),
             stage: Stage::Open,
@@ -351,7 +354,7 @@ impl Tenure {
     }
 
     /// Whether the handler's work no longer belongs to its operation. A commit in flight does not count,
-    /// because it may be rejected.
+    /// because it may be rejected. Items that are sent without a record count.
     pub const fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over(_) | Stage::Closed)
     }
@@ -429,7 +432,7 @@ impl Machine for Tenure {
             (Waiting::Reading(write, purpose), Outcome::Read(ReadResult::Found(_))) => {
                 self.after_record(now, write, purpose)
             }
-            (Waiting::Reading(write, purpose), _) => self.retry(now, write, purpose),
+            (Waiting::Reading(write, purpose), _) => self.after_failed_read(now, write, purpose),
             (Waiting::Learning(order), _) => return self.after_learning(now, order),
             (Waiting::Pausing(write, purpose) | Waiting::Writing(write, purpose), _) => {
                 return self.send(now, write, purpose);
@@ -478,8 +481,8 @@ impl Tenure {
                 let purpose = Purpose::Fail { leaves: end.leaves(), is_in_doubt: false };
                 (self.end_write(stamp, end), purpose)
             }
-            Order::ResolveCommit(completed_at, end) => {
-                (self.end_write(stamp, end), Purpose::ResolveCommit { completed_at })
+            Order::CloseOffByEnding(completed_at, end) => {
+                (self.end_write(stamp, end), Purpose::CloseOffByEnding { completed_at })
             }
         };
         self.send(now, write, purpose)
@@ -498,14 +501,14 @@ impl Tenure {
             self.waiting = Waiting::Learning(order);
             return Command::Pause { bound, max: bound };
         }
-        match (order, self.knowledge.no_effect()) {
+        match (order, self.knowledge.no_completion()) {
             (Order::Commit, Some(nothing)) => not_applied(nothing),
             (Order::Commit, None) => {
                 self.stage = Stage::Over(Over::Unknown);
                 Command::Return(TenureEnd::Commit(CommitEnd::Over(Over::Unknown)))
             }
-            (Order::ResolveCommit(completed_at, _), _) => {
-                self.over(Purpose::ResolveCommit { completed_at }, Over::Unknown)
+            (Order::CloseOffByEnding(completed_at, _), _) => {
+                self.over(Purpose::CloseOffByEnding { completed_at }, Over::Unknown)
             }
             (Order::Complete { .. }, _) => completion(CompletionEnd::Unconfirmed),
             (Order::Fail(_), _) => failure(FailureEnd::Unconfirmed),
@@ -594,7 +597,7 @@ impl Tenure {
             write.record.expires_at = write.record.expires_at.max(lease_ends);
         }
         if self.is_protected && matches!(purpose, Purpose::Commit { .. }) {
-            write.condition = self.require_recorded_lease();
+            write.condition = self.commit_condition();
         }
         self.knowledge.send(&write);
         self.waiting = Waiting::Writing(write.clone(), purpose);
@@ -606,7 +609,21 @@ impl Tenure {
         Command::Read { is_consistent: true, limit: self.tries.limit(now) }
     }
 
-    /// Sends the same write again, if there is time.
+    /// Sends the write again, or reads again if there is none.
+    fn after_failed_read(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
+        if write.is_some() {
+            return self.retry(now, write, purpose);
+        }
+        match self.tries.pause(now) {
+            Some(bound) => {
+                self.waiting = Waiting::Reading(None, purpose);
+                Command::Pause { bound, max: bound }
+            }
+            None => self.give_up(now, purpose),
+        }
+    }
+
+    /// Sends the write again after a pause, if there is time. [`send`](Self::send) renews the condition of a commit.
     fn retry(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
         let may_retry = self.is_protected || matches!(purpose, Purpose::Commit { .. });
         match (write, self.tries.pause(now)) {
@@ -624,14 +641,14 @@ impl Tenure {
     /// Ends a write that is not confirmed, and will not be tried again.
     fn give_up(&mut self, now: Now, purpose: Purpose) -> Command {
         match purpose {
-            Purpose::Commit { completed_at } => match self.knowledge.no_effect() {
+            Purpose::Commit { completed_at } => match self.knowledge.no_completion() {
                 Some(nothing) => not_applied(nothing),
                 None => self.close_off(now, completed_at),
             },
             Purpose::CloseOff { .. }
-            | Purpose::ResolveCommit { .. }
-            | Purpose::CloseOffByRead { .. }
-            | Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
+            | Purpose::CloseOffByEnding { .. }
+            | Purpose::LookForCommit { .. }
+            | Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Unknown),
             Purpose::Complete { .. } | Purpose::Fail { .. } if self.has_commit_in_doubt() => {
                 self.over(purpose, Over::Unknown)
             }
@@ -646,23 +663,23 @@ impl Tenure {
             return completion(match over {
                 Over::Committed | Over::CommittedEarlier => CompletionEnd::Committed,
                 Over::LeaseLost => CompletionEnd::LeaseLost,
-                Over::NothingWritten(_) | Over::Unknown => CompletionEnd::Unknown,
+                Over::NotCommitted(_) | Over::Unknown => CompletionEnd::Unknown,
             });
         }
         self.stage = Stage::Over(over);
         Command::Return(match purpose {
-            Purpose::Commit { .. } | Purpose::CloseOff { .. } | Purpose::CloseOffByRead { .. } => {
+            Purpose::Commit { .. } | Purpose::CloseOff { .. } | Purpose::LookForCommit { .. } => {
                 TenureEnd::Commit(CommitEnd::Over(over))
             }
             Purpose::Fail { leaves, .. } => TenureEnd::Failure(match over {
                 Over::Committed | Over::CommittedEarlier => FailureEnd::Committed,
                 Over::LeaseLost => FailureEnd::LeaseLost,
-                Over::NothingWritten(_) => FailureEnd::Written(leaves),
+                Over::NotCommitted(_) => FailureEnd::Written(leaves),
                 Over::Unknown => FailureEnd::Unknown,
             }),
             Purpose::Complete { .. }
-            | Purpose::ResolveCommit { .. }
-            | Purpose::FindCommit { .. } => TenureEnd::Over(over),
+            | Purpose::CloseOffByEnding { .. }
+            | Purpose::LookForCommitOfStopped { .. } => TenureEnd::Over(over),
         })
     }
 
@@ -677,9 +694,9 @@ impl Tenure {
             Purpose::Commit { .. }
             | Purpose::CloseOff { .. }
             | Purpose::Fail { .. }
-            | Purpose::ResolveCommit { .. }
-            | Purpose::CloseOffByRead { .. }
-            | Purpose::FindCommit { .. } => self.over(purpose, Over::Committed),
+            | Purpose::CloseOffByEnding { .. }
+            | Purpose::LookForCommit { .. }
+            | Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Committed),
         }
     }
 
@@ -695,9 +712,9 @@ impl Tenure {
                 Purpose::Complete { .. } | Purpose::Commit { .. } => self.stored(purpose),
                 Purpose::CloseOff { completed_at } => self.closed_off(now, completed_at),
                 Purpose::Fail { .. }
-                | Purpose::ResolveCommit { .. }
-                | Purpose::CloseOffByRead { .. }
-                | Purpose::FindCommit { .. } => self.unheld(purpose),
+                | Purpose::CloseOffByEnding { .. }
+                | Purpose::LookForCommit { .. }
+                | Purpose::LookForCommitOfStopped { .. } => self.unheld(purpose),
             },
             WriteResult::Rejected(Some(_)) => self.after_record(now, Some(write), purpose),
             // There is no record, so nothing has to be changed.
@@ -756,24 +773,24 @@ impl Tenure {
             Some((State::Failed | State::Released, _)) => match purpose {
                 Purpose::Commit { .. }
                 | Purpose::CloseOff { .. }
-                | Purpose::ResolveCommit { .. }
-                | Purpose::CloseOffByRead { .. }
+                | Purpose::CloseOffByEnding { .. }
+                | Purpose::LookForCommit { .. }
                 | Purpose::Fail { .. } => self.unheld(purpose),
                 Purpose::Complete { .. } => self.lost(now, purpose),
-                Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
+                Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Unknown),
             },
             None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
             // There is no record: it was deleted.
             None => match purpose {
                 Purpose::Fail { .. }
                 | Purpose::CloseOff { .. }
-                | Purpose::ResolveCommit { .. }
-                | Purpose::CloseOffByRead { .. } => self.unheld(purpose),
+                | Purpose::CloseOffByEnding { .. }
+                | Purpose::LookForCommit { .. } => self.unheld(purpose),
                 Purpose::Commit { .. } if self.is_protected => self.lost(now, purpose),
                 Purpose::Commit { .. } | Purpose::Complete { .. } => {
                     self.retry(now, write, purpose)
                 }
-                Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
+                Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Unknown),
             },
         }
     }
@@ -795,20 +812,21 @@ impl Tenure {
         (accepts_released && is_later).then_some(Write { condition, record, ..*write })
     }
 
-    /// Ends a request after which the record is released, failed or absent.
+    /// Ends a request after which this call holds no record: it is released, failed or absent, or the one that was
+    /// taken over is back.
     fn unheld(&mut self, purpose: Purpose) -> Command {
-        match (purpose, self.knowledge.no_effect()) {
+        match (purpose, self.knowledge.no_completion()) {
             (Purpose::Fail { leaves, .. }, _) if !self.has_commit_in_doubt() => {
                 failure(FailureEnd::Written(leaves))
             }
             (Purpose::Fail { .. }, _) | (_, None) => self.over(purpose, Over::Unknown),
-            (_, Some(nothing)) => self.over(purpose, Over::NothingWritten(nothing)),
+            (_, Some(nothing)) => self.over(purpose, Over::NotCommitted(nothing)),
         }
     }
 
     /// Ends a request of an owner that no longer holds the record.
     fn lost(&mut self, now: Now, purpose: Purpose) -> Command {
-        let has_no_effect = self.knowledge.no_effect().is_some();
+        let nothing_completed = self.knowledge.no_completion().is_some();
         match purpose {
             // The lease has not expired, so no call has taken over. An earlier try has freed the key.
             Purpose::Fail { is_in_doubt: true, .. }
@@ -822,10 +840,10 @@ impl Tenure {
             }
             Purpose::Commit { .. }
             | Purpose::CloseOff { .. }
-            | Purpose::ResolveCommit { .. }
-            | Purpose::CloseOffByRead { .. }
-            | Purpose::FindCommit { .. }
-                if has_no_effect =>
+            | Purpose::CloseOffByEnding { .. }
+            | Purpose::LookForCommit { .. }
+            | Purpose::LookForCommitOfStopped { .. }
+                if nothing_completed =>
             {
                 self.is_lost = true;
                 self.over(purpose, Over::LeaseLost)
@@ -834,9 +852,9 @@ impl Tenure {
             | Purpose::Complete { .. }
             | Purpose::Commit { .. }
             | Purpose::CloseOff { .. }
-            | Purpose::ResolveCommit { .. }
-            | Purpose::CloseOffByRead { .. }
-            | Purpose::FindCommit { .. } => self.over(purpose, Over::Unknown),
+            | Purpose::CloseOffByEnding { .. }
+            | Purpose::LookForCommit { .. }
+            | Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Unknown),
         }
     }
 

@@ -11,8 +11,8 @@ use crate::time::{Deadline, Now};
 use crate::tries::Tries;
 use crate::write::{Kind, Write};
 
-/// How much longer than its record the item of a step is kept. An owner that moves the end of its record by
-/// more than this moves the end of the items first.
+/// How much longer than its record the item of a step is kept. The library moves the ends of the items first if a
+/// write of the record moves its end past theirs.
 pub const STEP_ITEM_MARGIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Stores the result of one step. Several steps of an execution can be written at the same time.
@@ -22,8 +22,11 @@ pub const STEP_ITEM_MARGIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// note requires that the execution holds the key.
 ///
 /// The caller sends the commands, passes each result to [`replied`](Self::replied), and calls
-/// [`woke`](Self::woke) after a pause. The name and the value of the step stay outside. `I` is the caller's
-/// reference to the item.
+/// [`woke`](Self::woke) after a pause. The name and the value of the step stay outside, and a name has only one value.
+/// `I` is the caller's reference to the item.
+///
+/// If the caller drops it, its request may still be applied while the execution holds the key. The execution counts as
+/// one that has sent a step, so it is kept or completed, and never released or undone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StepWrite<I> {
     tries: Tries,
@@ -54,7 +57,7 @@ struct ItemWrite<I> {
 #[must_use]
 pub enum StepCommand<I> {
     /// Put the item, unless it is in the table until `expires_at` (in epoch seconds) or longer. Its reply is that
-    /// of a write.
+    /// of a write: [`WriteResult::Applied`] if the table has the item, whichever write has put it.
     PutItem { item: I, expires_at: i64, limit: Duration },
     /// A request of the record, a pause, or the result.
     Record(Command<StepResult>),
@@ -73,8 +76,8 @@ pub enum StepResult {
     Over,
     /// DynamoDB did not confirm the write in time.
     Unconfirmed,
-    /// The item was not confirmed in time. The record does not note it, and another `StepWrite` can store the
-    /// result in the record.
+    /// The item was not confirmed in time, or cannot be stored. The record does not note it, and another
+    /// `StepWrite` can store the result in the record.
     ItemUnconfirmed,
 }
 
@@ -151,7 +154,6 @@ impl<I: Copy> StepWrite<I> {
         })
     }
 
-    /// A rejected item is in the table already, and is kept long enough.
     fn after_item(
         &mut self,
         tenure: &mut Tenure,
@@ -159,12 +161,11 @@ impl<I: Copy> StepWrite<I> {
         outcome: &Outcome,
         mut item: ItemWrite<I>,
     ) -> Command<StepResult> {
-        let is_confirmed =
-            matches!(outcome, Outcome::Write(WriteResult::Applied | WriteResult::Rejected(_)));
+        let is_confirmed = matches!(outcome, Outcome::Write(WriteResult::Applied));
         if is_confirmed || is_broken(FaultPoint::NoteBeforeItem) {
             return self.send(tenure, now);
         }
-        // After any other error, a later try fails as well.
+        // After any other error the item is given up, because the record can store the result.
         let may_retry = !matches!(
             outcome,
             Outcome::Write(WriteResult::Invalid(_) | WriteResult::NotApplied(Cause::Other))

@@ -27,7 +27,7 @@ fn tenure_under(rules: Rules, is_protected: bool) -> Tenure {
         knowledge.see(Some(pending(ME)));
     }
     let attempts = Attempts { created_at: Some(START.wall), ..Attempts::FIRST };
-    let grant = Grant { knowledge, taken_over: None, attempts };
+    let grant = Grant { knowledge, taken_over: None, attempts, stamped: Vec::new() };
     let window = rules.window(now(), rules.deadline, lease_end(), None).filter(|_| is_protected);
     assert_eq!(window.is_some(), is_protected);
     Tenure::new(grant, rules, window, now())
@@ -159,7 +159,7 @@ fn a_commit_that_a_renewal_has_overtaken_requires_the_new_end() {
 fn a_commit_without_an_answer_requires_the_end_to_which_a_renewal_has_moved_the_lease() {
     let (mut tenure, mut renewals) = renewing();
     let _ = sent(tenure.commit(now(), a_second()));
-    let renewal = renewal_of(renewals.begin(&tenure, after(Duration::from_millis(10))));
+    let renewal = renewal_of(renewals.begin(&mut tenure, after(Duration::from_millis(10))));
     let renewed = renewals.replied(&mut tenure, now(), &reply(WriteResult::Applied));
     assert!(matches!(renewed, crate::Command::Return(Renewal::Next(_))), "{renewed:?}");
     assert!(is_pause(&tenure.replied(now(), &unknown())));
@@ -220,7 +220,7 @@ fn a_lease_is_renewed_until_it_is_lost_or_over() {
     assert!(Renewals::new(&tenure_under(fixed, true), now()).is_none());
     assert!(Renewals::new(&tenure(false), now()).is_none());
     let (mut tenure, mut renewals) = renewing();
-    let renewal = renewal_of(renewals.begin(&tenure, at));
+    let renewal = renewal_of(renewals.begin(&mut tenure, at));
     assert!(renewal.condition.holds(Some(&pending(ME))));
     assert!(!renewal.condition.holds(Some(&renewal.record)));
     let end = renewal.record.state.lease_expires_at();
@@ -235,7 +235,7 @@ fn a_lease_is_renewed_until_it_is_lost_or_over() {
     assert_eq!(shown(&mut tenure, renewal.record.clone()), next(10));
     let ended = Return(Renewal::Ended);
     assert_eq!(shown(&mut tenure, record(ME, State::Completed)), ended);
-    let _ = renewal_of(renewals.begin(&tenure, at));
+    let _ = renewal_of(renewals.begin(&mut tenure, at));
     let failed = renewals.replied(&mut tenure, at, &unknown());
     assert_eq!(failed, Return(Renewal::Next(Duration::from_millis(1_250))));
     assert!(!tenure.is_lost() && tenure.runs_until().is_some());
@@ -246,13 +246,13 @@ fn a_lease_is_renewed_until_it_is_lost_or_over() {
     let _ = sent(tenure.commit(now(), a_second()));
     assert_eq!(shown(&mut tenure, pending(OTHER)), ended);
     tenure.stop();
-    assert_eq!((tenure.window(), renewals.begin(&tenure, at)), (None, ended));
+    assert_eq!((tenure.window(), renewals.begin(&mut tenure, at)), (None, ended));
 }
 
 #[test]
 fn a_renewal_with_a_wrong_end_is_corrected_once_and_then_tried_again() {
     let (mut tenure, mut renewals) = renewing();
-    let renewal = renewal_of(renewals.begin(&tenure, now()));
+    let renewal = renewal_of(renewals.begin(&mut tenure, now()));
     let wrong = lease_end().shifted(3_600_000);
     let shown = rejected(Some(lasting_until(wrong)));
     let correction = renewal_of(renewals.replied(&mut tenure, now(), &shown));
@@ -287,12 +287,35 @@ fn a_response_shortens_the_window_if_a_clock_has_stopped() {
 }
 
 #[test]
-fn a_lease_that_a_commit_has_required_is_not_stamped_again() {
+fn an_end_of_the_lease_that_a_write_has_required_is_not_stamped_again() {
     let mut tenure = tenure(true);
-    let end = |tenure: &Tenure| tenure.renewal(now()).unwrap().record.state.lease_expires_at();
-    assert_eq!(end(&tenure), Some(lease_end()));
+    let end = |tenure: &mut Tenure| tenure.renewal(now()).unwrap().record.state.lease_expires_at();
+    assert_eq!(end(&mut tenure), Some(lease_end().shifted(1)));
+    tenure.recorded_lease = lease_end().shifted(1);
     let _ = sent(tenure.commit(now(), a_second()));
-    assert_eq!(end(&tenure), Some(lease_end().shifted(1)));
+    tenure.recorded_lease = lease_end();
+    assert_eq!(end(&mut tenure), Some(lease_end().shifted(2)));
+}
+
+#[test]
+fn a_delayed_renewal_does_not_restore_an_end_that_was_corrected() {
+    // The wall clock has jumped.
+    let wall = START.wall.plus(Duration::from_secs(3));
+    let jumped = Now { local: Local { wall, ..now().local }, ..now() };
+    let mut tenure = tenure(true);
+    let renewal = tenure.renewal(jumped).unwrap();
+    let wrong = renewal.record.state.lease_expires_at().unwrap();
+    let correction = tenure.restamp(now(), wrong).unwrap();
+    assert!(correction.record.state.lease_expires_at() < Some(wrong));
+    assert!(renewal.condition.holds(Some(&pending(ME))));
+    assert!(!renewal.condition.holds(Some(&correction.record)));
+    // Nor one that a commit in doubt has required.
+    tenure.recorded_lease = wrong;
+    let _ = sent(tenure.commit(now(), a_second()));
+    let closing = tenure.closing_write();
+    assert!(closing.condition.holds(Some(&renewal.record)));
+    assert!(!closing.condition.holds(Some(&correction.record)));
+    assert!(!renewal.condition.holds(Some(&closing.record)));
 }
 
 #[test]
@@ -578,24 +601,25 @@ fn item_put(command: &StepCommand<()>) -> (i64, Duration) {
 
 #[test]
 fn a_step_is_noted_once_its_item_is_confirmed() {
-    for confirmed in [reply(WriteResult::Applied), rejected(None)] {
-        let mut tenure = tenure(true);
-        let (mut step, first) = StepWrite::start(&mut tenure, now(), a_second(), Some(()));
-        let (expires_at, limit) = item_put(&first);
-        // The other half is for the record.
-        assert_eq!(limit, Duration::from_millis(500));
-        let lease = tenure.lease_expires_at();
-        assert!(expires_at >= lease.plus(tenure.rules.retention + STEP_ITEM_MARGIN).seconds_up());
-        assert_eq!(tenure.undo_write(), EndWrite::Keep, "the work has run");
-        let paused = of_record(step.replied(&mut tenure, now(), &unknown(), true));
+    let mut tenure = tenure(true);
+    let (mut step, first) = StepWrite::start(&mut tenure, now(), a_second(), Some(()));
+    let (expires_at, limit) = item_put(&first);
+    // The other half is for the record.
+    assert_eq!(limit, Duration::from_millis(500));
+    let lease = tenure.lease_expires_at();
+    assert!(expires_at >= lease.plus(tenure.rules.retention + STEP_ITEM_MARGIN).seconds_up());
+    assert_eq!(tenure.undo_write(), EndWrite::Keep, "the work has run");
+    for unconfirmed in [unknown(), rejected(None)] {
+        let paused = of_record(step.replied(&mut tenure, now(), &unconfirmed, true));
         assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
         assert_eq!(item_put(&step.woke(&mut tenure, now())), (expires_at, limit));
-        let noted = of_record(step.replied(&mut tenure, now(), &confirmed, false));
-        let crate::Command::Send { write, limit } = noted else { panic!("{noted:?}") };
-        assert_eq!((write.kind, limit), (Kind::Step, Duration::from_secs(1)));
-        let stored = step.replied(&mut tenure, now(), &reply(WriteResult::Applied), false);
-        assert_eq!(of_record(stored), crate::Command::Return(StepResult::Stored));
     }
+    let confirmed = reply(WriteResult::Applied);
+    let noted = of_record(step.replied(&mut tenure, now(), &confirmed, false));
+    let crate::Command::Send { write, limit } = noted else { panic!("{noted:?}") };
+    assert_eq!((write.kind, limit), (Kind::Step, Duration::from_secs(1)));
+    let stored = step.replied(&mut tenure, now(), &reply(WriteResult::Applied), false);
+    assert_eq!(of_record(stored), crate::Command::Return(StepResult::Stored));
 }
 
 #[test]
@@ -641,4 +665,39 @@ fn a_record_that_may_have_steps_is_kept() {
     released.steps.have_map = true;
     // Steps of earlier attempts are put back by an undo.
     assert_eq!(writes(&released), (EndWrite::Keep, EndWrite::Undo));
+}
+
+#[test]
+fn the_retention_of_a_kept_failure_is_corrected_whatever_steps_it_has() {
+    let mut tenure = tenure(true);
+    let (mut step, _) = StepWrite::<()>::start(&mut tenure, now(), a_second(), None);
+    let _ = step.replied(&mut tenure, now(), &reply(WriteResult::Applied), false);
+    let write = sent(tenure.end(now(), Verdict::Failed));
+    let kept = write.applied_to(Some(&RecordMeta { steps: Some(1), ..pending(ME) }));
+    assert_eq!((kept.state, kept.steps), (State::Failed, Some(1)));
+    // Both clocks have stood still for a day: the response shows that the record expires too early.
+    let received = now().local;
+    let date = received.wall.plus(Duration::from_secs(24 * 60 * 60));
+    let time = Some(StoreTime { date, sent: received, received });
+    let applied = Reply { time, ..reply(WriteResult::Applied) };
+    let extension = sent(tenure.replied(now(), &applied));
+    assert_eq!(extension.kind, Kind::Extend);
+    assert!(extension.condition.holds(Some(&kept)));
+    assert!(!extension.condition.holds(Some(&pending(ME))));
+}
+
+#[test]
+fn a_failed_read_that_looks_for_a_commit_is_tried_again() {
+    let mut tenure = tenure(false);
+    let _ = sent(tenure.commit(now(), a_second()));
+    let late = after(Duration::from_secs(1));
+    assert!(matches!(tenure.replied(late, &unknown()), crate::Command::Read { .. }));
+    let failed = Outcome::Read(ReadResult::Failed(Cause::Outage));
+    let failed = Reply { outcome: failed, is_in_doubt: false, time: None };
+    let paused = tenure.replied(late, &failed);
+    assert!(matches!(paused, crate::Command::Pause { .. }), "{paused:?}");
+    assert!(matches!(tenure.woke(late), crate::Command::Read { .. }));
+    let unknown = CommitEnd::Over(Over::Unknown);
+    let ended = tenure.replied(after(Duration::from_secs(9)), &failed);
+    assert_eq!(ended, crate::Command::Return(TenureEnd::Commit(unknown)));
 }
