@@ -95,8 +95,13 @@ fn compressed(
     policy: &Policy,
 ) -> Option<Vec<u8>> {
     let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
-    // The codec's overhead is not known yet. It can double the size of a short answer.
-    let may_save = units(plain) > 1 || coder.is_set() && units(2 * plain) > 1;
+    let may_save = if coder.is_set() {
+        // The codec's overhead is not known yet. It can double the size of a short answer.
+        units(2 * plain) > 1
+    } else {
+        // What is not the answer cannot be compressed: a long key, metadata, steps.
+        units(plain) > units(rest + 1)
+    };
     if policy.compression == Compression::Off || !may_save {
         return None;
     }

@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::fingerprint::StoredFingerprint;
 use crate::protocol::{Condition, RecordMeta, Term};
 use crate::store::attribute;
-use crate::store::record::{self, Item};
+use crate::store::record::{self, Item, Value};
 use crate::store::schema::TableSchema;
 
 type Names = HashMap<String, String>;
@@ -148,7 +148,7 @@ impl<'a> Change<'a> {
     /// Sets the record's attributes. Others stay, such as those of a later version.
     pub(super) fn record(&mut self, record: &RecordMeta, response: Option<AttributeValue>) {
         for (attribute, value) in record::state_values(record, response) {
-            self.set_or_remove(attribute, value);
+            self.set_or_remove(attribute, value.map(Value::encode));
         }
         self.set_expiry(record.expires_at);
     }
@@ -156,7 +156,7 @@ impl<'a> Change<'a> {
     /// Sets the attributes that no update changes later. Needed if the record may be absent.
     pub(super) fn beginning(&mut self, fingerprint: &StoredFingerprint, record: &RecordMeta) {
         for (attribute, value) in record::beginning_values(fingerprint, record) {
-            self.set(attribute, value);
+            self.set(attribute, value.encode());
         }
     }
 

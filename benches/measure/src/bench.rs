@@ -5,6 +5,7 @@
 
 mod chart;
 mod counted;
+mod cpu_time;
 mod figures;
 mod fingerprints;
 mod lambda;
@@ -65,7 +66,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if !options.cold_start {
         document.replace("machine", &machine)?;
-        counted(&workspace, &mut document)?;
+        in_process(&workspace, &mut document)?;
         println!("\n==> fingerprints");
         document.replace("fingerprints", &fingerprints::table(&workspace)?)?;
         document.save()?;
@@ -110,8 +111,8 @@ fn in_a_share(
     Ok(())
 }
 
-/// Instructions and allocations.
-fn counted(workspace: &Workspace, document: &mut Document) -> Result<()> {
+/// What a call takes in the process: allocations, instructions and CPU time.
+fn in_process(workspace: &Workspace, document: &mut Document) -> Result<()> {
     println!("\n==> allocations");
     let allocations = counted::allocations(workspace)?;
     document.replace("allocations", &allocations.table())?;
@@ -119,6 +120,9 @@ fn counted(workspace: &Workspace, document: &mut Document) -> Result<()> {
     println!("\n==> instructions");
     let instructions = counted::instructions(workspace, &allocations.names())?;
     document.replace("instructions", &counted::table(&instructions))?;
+
+    println!("\n==> CPU time");
+    document.replace("cpu-time", &cpu_time::table(workspace, &allocations.names())?)?;
     document.save()
 }
 

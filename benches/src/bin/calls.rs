@@ -1,16 +1,18 @@
-//! One case, over and over, for `valgrind --tool=callgrind --toggle-collect=*measured*`.
+//! One case, over and over, for `valgrind --tool=callgrind --toggle-collect=*measured*`, or for the CPU time of a call.
 //!
-//! `instructions` alone lists the cases; `instructions CASE ours|bare TIMES` runs one.
+//! `calls` alone lists the cases; `calls CASE ours|bare TIMES` runs one; `calls CASE ours|bare TIMES cpu` prints the
+//! nanoseconds of a call. (The clock cannot be read under valgrind.)
 
 use anyhow::{Context, Result, bail};
 use benches::cases::{self, Work};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 
 fn main() -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let cases = runtime.block_on(cases::all())?;
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [name, side, times] = args.as_slice() else {
+    let [name, side, times, clock @ ..] = args.as_slice() else {
         for case in cases {
             println!("{}", case.name);
         }
@@ -26,13 +28,30 @@ fn main() -> Result<()> {
     for _ in 0..3 {
         runtime.block_on(prepare())?;
     }
-    for _ in 0..times.parse()? {
-        measured(&runtime, prepare())?;
+    let times = times.parse::<u32>()?;
+    match clock {
+        [] => (0..times).try_for_each(|_| measured(&runtime, prepare())),
+        [clock] if clock == "cpu" => {
+            let nanos = (0..times).try_fold(0, |nanos, _| {
+                let work = prepare();
+                let start = cpu_nanos();
+                measured(&runtime, work)?;
+                anyhow::Ok(nanos + cpu_nanos() - start)
+            })?;
+            println!("{}", nanos / i64::from(times.max(1)));
+            Ok(())
+        }
+        other => bail!("`cpu` or nothing, not {other:?}"),
     }
-    Ok(())
 }
 
 #[inline(never)]
 fn measured(runtime: &Runtime, work: Work) -> Result<()> {
     runtime.block_on(work)
+}
+
+/// The CPU time of this thread, which does all the work.
+fn cpu_nanos() -> i64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

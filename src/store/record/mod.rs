@@ -223,11 +223,18 @@ pub(crate) const fn completed_meta(
 /// An upper bound of the size of a record without its answer.
 pub(crate) fn bytes_without_answer(
     schema: &TableSchema,
-    of: (&RecordKey, &StoredFingerprint),
+    (key, fingerprint): (&RecordKey, &StoredFingerprint),
     meta: &RecordMeta,
 ) -> usize {
     let one_byte = AttributeValue::Null(true);
-    item_bytes(&item(schema, of, meta, Some(one_byte)), Bound::Upper)
+    let state = state_values(meta, Some(one_byte)).into_iter();
+    let state = state.filter_map(|(name, value)| Some(name.len() + value?.bytes()));
+    let beginning = beginning_values(fingerprint, meta).into_iter();
+    let beginning = beginning.map(|(name, value)| name.len() + value.bytes());
+    let ends = schema.ttl_name().len() + Value::Number(meta.expires_at).bytes();
+    let own = schema.key_name().len() + key.as_str().len();
+    let partition = schema.partition().map_or(0, |(name, value)| name.len() + value.len());
+    partition + own + ends + state.chain(beginning).sum::<usize>()
 }
 
 /// The size limit of a failed record without its steps and its failure, in bytes.
@@ -243,7 +250,47 @@ pub(crate) fn item(
     let state = state_values(meta, response).into_iter();
     let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
     let values = state.chain(beginning_values(fingerprint, meta));
+    let values = values.map(|(attribute, value)| (attribute, value.encode()));
     item_of(schema, key, meta.expires_at, values)
+}
+
+/// The value of an attribute, whose size is known before it is encoded.
+pub(crate) enum Value {
+    Text(&'static str),
+    Owner(OwnerId),
+    Number(i64),
+    Fingerprint(StoredFingerprint),
+    Response(AttributeValue),
+}
+
+impl Value {
+    fn time(at: Timestamp) -> Self {
+        Self::Number(at.millis())
+    }
+
+    /// An upper bound of its size.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Owner(_) => OwnerId::TEXT_LENGTH,
+            Self::Number(number) => {
+                let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
+                number_bytes(digits + usize::from(*number < 0))
+            }
+            Self::Fingerprint(_) => StoredFingerprint::BYTES,
+            Self::Response(value) => value_bytes(value, Bound::Upper),
+        }
+    }
+
+    pub(crate) fn encode(self) -> AttributeValue {
+        match self {
+            Self::Text(text) => AttributeValue::S(text.to_owned()),
+            Self::Owner(owner) => AttributeValue::S(owner.to_string()),
+            Self::Number(value) => number(value),
+            Self::Fingerprint(fingerprint) => AttributeValue::B(Blob::new(fingerprint.encode())),
+            Self::Response(value) => value,
+        }
+    }
 }
 
 /// The attributes that depend on the state of a record, without its TTL attribute. A write sets them, or
@@ -251,18 +298,16 @@ pub(crate) fn item(
 pub(crate) fn state_values(
     meta: &RecordMeta,
     response: Option<AttributeValue>,
-) -> [(&'static str, Option<AttributeValue>); 7] {
-    let status = meta.state.status().as_str().to_owned();
+) -> [(&'static str, Option<Value>); 7] {
     let released = Some(meta.released_attempts).filter(|released| *released > 0);
-    let time = |at: Timestamp| number(at.millis());
     [
-        (attribute::STATUS, Some(AttributeValue::S(status))),
-        (attribute::OWNER, Some(AttributeValue::S(meta.owner.to_string()))),
-        (attribute::ATTEMPT, Some(number(meta.attempt))),
-        (attribute::LEASE_EXPIRES_AT, meta.state.lease_expires_at().map(time)),
-        (attribute::COMPLETED_AT, meta.completed_at.map(time)),
-        (attribute::RESPONSE, response),
-        (attribute::RELEASED_ATTEMPTS, released.map(number)),
+        (attribute::STATUS, Some(Value::Text(meta.state.status().as_str()))),
+        (attribute::OWNER, Some(Value::Owner(meta.owner))),
+        (attribute::ATTEMPT, Some(Value::Number(meta.attempt.into()))),
+        (attribute::LEASE_EXPIRES_AT, meta.state.lease_expires_at().map(Value::time)),
+        (attribute::COMPLETED_AT, meta.completed_at.map(Value::time)),
+        (attribute::RESPONSE, response.map(Value::Response)),
+        (attribute::RELEASED_ATTEMPTS, released.map(|attempts| Value::Number(attempts.into()))),
     ]
 }
 
@@ -270,11 +315,11 @@ pub(crate) fn state_values(
 pub(crate) fn beginning_values(
     fingerprint: &StoredFingerprint,
     meta: &RecordMeta,
-) -> [(&'static str, AttributeValue); 3] {
+) -> [(&'static str, Value); 3] {
     [
-        (attribute::FINGERPRINT, AttributeValue::B(Blob::new(fingerprint.encode()))),
-        (attribute::CREATED_AT, number(meta.created_at.millis())),
-        (attribute::FORMAT, format()),
+        (attribute::FINGERPRINT, Value::Fingerprint(*fingerprint)),
+        (attribute::CREATED_AT, Value::time(meta.created_at)),
+        (attribute::FORMAT, Value::Number(FORMAT)),
     ]
 }
 
@@ -418,16 +463,18 @@ pub(crate) fn item_bytes(item: &Item, bound: Bound) -> usize {
     item.iter().map(|(name, value)| name.len() + value_bytes(value, bound)).sum()
 }
 
+/// One byte for every two digits, one byte of overhead, and one for a sign; at most 21.
+fn number_bytes(digits: usize) -> usize {
+    (digits.div_ceil(2) + 2).min(21)
+}
+
 pub(crate) fn value_bytes(value: &AttributeValue, bound: Bound) -> usize {
     // A member of a map or a list.
     let member = usize::from(bound == Bound::Upper);
     match value {
         AttributeValue::S(text) => text.len(),
         AttributeValue::B(bytes) => bytes.as_ref().len(),
-        // One byte for every two digits, one byte of overhead, and one for a sign; at most 21.
-        AttributeValue::N(digits) if bound == Bound::Upper => {
-            (digits.len().div_ceil(2) + 2).min(21)
-        }
+        AttributeValue::N(digits) if bound == Bound::Upper => number_bytes(digits.len()),
         AttributeValue::M(fields) => 3 + member * fields.len() + item_bytes(fields, bound),
         AttributeValue::L(values) => {
             3 + values.iter().map(|value| member + value_bytes(value, bound)).sum::<usize>()

@@ -275,6 +275,21 @@ fn every_missing_or_mistyped_attribute_is_named() {
 }
 
 #[test]
+fn the_size_without_an_answer_is_that_of_the_item() {
+    let now = Timestamp::from_millis(1_700_000_000_123);
+    for (attempt, expires_at) in [(1, 1_700_086_400), (10, 0), (99, -1), (u32::MAX, i64::MIN)] {
+        for schema in [schema(), TableSchema::default().composite_key("PK", "I", "SK")] {
+            let meta = completed_meta(OwnerId(7), attempt, now, expires_at);
+            let record = own_record();
+            let of = (&record.key, &record.fingerprint);
+            let item = item(&schema, of, &meta, Some(AttributeValue::Null(true)));
+            let bytes = bytes_without_answer(&schema, of, &meta);
+            assert_eq!(bytes, item_bytes(&item, Bound::Upper), "{attempt} {expires_at}");
+        }
+    }
+}
+
+#[test]
 fn size_is_never_underestimated() {
     // By the developer guide: S and B their bytes, names their UTF-8, numbers up to 21 bytes, maps
     // and lists 3 bytes and 1 for each element.

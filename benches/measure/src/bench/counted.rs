@@ -105,7 +105,7 @@ fn count(workspace: &Workspace, out: &Path, name: &str, side: &str) -> Result<Co
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--tool=callgrind", "--toggle-collect=*measured*"]);
     command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(program(workspace, PLAIN, "instructions")).args([name, side, &CALLS.to_string()]);
+    command.arg(program(workspace, PLAIN, "calls")).args([name, side, &CALLS.to_string()]);
     // Long copies as a loop: valgrind counts each byte of `rep movsb` as an instruction.
     command.env("GLIBC_TUNABLES", "glibc.cpu.x86_rep_movsb_threshold=268435456");
     let status = command.status().context("instructions are counted by valgrind")?;

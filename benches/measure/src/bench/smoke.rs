@@ -26,8 +26,8 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
     ensure!(!names.is_empty(), "the program `allocations` has printed no case");
     for name in &names {
         for side in ["ours", "bare"] {
-            let mut instructions = Command::new(program(workspace, DEBUG, "instructions"));
-            output(instructions.args([name, side, "1"]))?;
+            let mut calls = Command::new(program(workspace, DEBUG, "calls"));
+            output(calls.args([name, side, "1"]))?;
         }
     }
     fingerprints::smoke(workspace, DEBUG)?;

@@ -7,7 +7,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{PLAIN, RELEASE, figures::median, program, tls::Front};
+use super::{
+    PLAIN, RELEASE,
+    figures::{median, ratio},
+    program,
+    tls::Front,
+};
 use crate::BenchOptions;
 use xtask::{archive, command::output, dynamodb_local::Server, workspace::Workspace};
 
@@ -282,14 +287,6 @@ impl Sockets {
     }
 }
 
-/// One side as a multiple of another: within each round, the median of the rounds, least and most.
-fn ratio(theirs: &[f64], ours: &[f64]) -> String {
-    let ratios: Vec<f64> = theirs.iter().zip(ours).map(|(theirs, ours)| theirs / ours).collect();
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    format!("{:.2} ({least:.2} – {most:.2})", median(&ratios))
-}
-
 fn time(micros: f64) -> String {
     match micros {
         ..10.0 => format!("{micros:.1} µs"),
@@ -301,14 +298,6 @@ fn time(micros: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sides_are_compared_within_a_round() {
-        // The second round was slow for everybody.
-        let ours = [100.0, 400.0, 100.0];
-        assert_eq!(ratio(&[110.0, 440.0, 120.0], &ours), "1.10 (1.10 – 1.20)");
-        assert_eq!(ratio(&ours, &ours), "1.00 (1.00 – 1.00)");
-    }
 
     #[test]
     fn times_have_the_digits_that_matter() {
