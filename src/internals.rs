@@ -1,6 +1,7 @@
 //! Parts of a call, and switches that break rules, for the project's own tests. Not part of the API:
 //! available only with the feature `internals`, and may change with every release.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -37,7 +38,7 @@ pub fn find_key(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
 /// Returns the canonical form of a JSON text.
 #[must_use]
 pub fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
-    canonical(str::from_utf8(text).ok()?)
+    canonical(str::from_utf8(text).ok()?).map(Cow::into_owned)
 }
 
 /// Returns whether a pending record that is decoded and encoded again has the same version and steps.

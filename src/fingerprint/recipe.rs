@@ -2,6 +2,8 @@
 //! version can change the recipe and still compare earlier requests. Each adapter decides which parts
 //! of a request are hashed.
 
+use std::borrow::Cow;
+
 use sha2::{Digest, Sha256};
 
 /// Everything that determines a hash, except the request.
@@ -12,7 +14,7 @@ pub(crate) struct Recipe {
     /// Separates its hashes from all other uses of SHA-256.
     domain: &'static [u8],
     /// The canonical form of a JSON text.
-    canonical: fn(&str) -> Option<Vec<u8>>,
+    canonical: fn(&str) -> Option<Cow<'_, [u8]>>,
 }
 
 /// The recipes that this version reads. It writes the first. To add one, see "Rolling out" in

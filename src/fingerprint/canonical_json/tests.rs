@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 use super::*;
 
 fn form(text: &str) -> String {
-    String::from_utf8(canonical(text).expect(text)).unwrap()
+    String::from_utf8(canonical(text).expect(text).into_owned()).unwrap()
 }
 
 #[test]
@@ -90,13 +90,39 @@ fn each_byte_is_copied_once_whatever_the_depth() {
         expected = format!(r#"{{"a":1,"b":{expected}}}"#);
     }
     assert_eq!(form(&text), expected);
-    // There is one object at each level, and each is copied once.
-    let mut writer =
-        Writer { rest: text.as_bytes(), uncopied: text.as_bytes(), ..Writer::default() };
-    writer.value(0).unwrap();
-    writer.copy();
+    // The buffer of the sorted text has room for each byte once, and every level has an object to sort.
+    let text = text.as_bytes();
+    let mut writer = Writer { uncopied: text, length: text.len(), ..Writer::default() };
+    writer.value(text, MAX_DEPTH).unwrap();
     assert_eq!(writer.unsorted.len(), MAX_DEPTH);
-    assert_eq!(writer.sorted().len(), text.len());
+}
+
+#[test]
+fn a_text_in_canonical_form_is_not_copied() {
+    let is_copied = |text| matches!(canonical(text), Some(Cow::Owned(_)));
+    for text in ["1", r#""a\n""#, r#"{"a":[1,{}],"a":"\"","b":{"c":"","d":null}}"#] {
+        assert!(!is_copied(text), "{text}");
+    }
+    // Also where the canonical form is as long as the text.
+    for text in [" 1", "1 ", r#""\/""#, r#"{"b":1,"a":2}"#, r#""\uD800""#, r#""\u001F""#] {
+        assert!(is_copied(text), "{text}");
+    }
+}
+
+/// Strings and numbers are read 8 bytes at a time.
+#[test]
+fn a_byte_counts_wherever_it_is() {
+    for (quote, filler) in [("\"", "a"), ("\"", "\u{e9}"), ("\"", "\u{7f}"), ("", "1")] {
+        for (before, after) in (0..18).flat_map(|before| (0..18).map(move |after| (before, after)))
+        {
+            for byte in '\0'..='\u{7f}' {
+                let (before, after) = (filler.repeat(before), filler.repeat(after));
+                let text = format!("{quote}{before}{byte}{after}{quote}");
+                let is_json = serde_json::from_str::<IgnoredAny>(&text).is_ok();
+                assert_eq!(canonical(&text).is_some(), is_json, "{text:?}");
+            }
+        }
+    }
 }
 
 /// Any value.
@@ -187,8 +213,8 @@ proptest! {
     #[test]
     fn never_panics_and_is_idempotent(text in "[\\[\\]{},:\" \\\\a1.u-]{0,24}") {
         if let Some(once) = canonical(&text) {
-            let again = String::from_utf8(once.clone()).unwrap();
-            prop_assert_eq!(canonical(&again), Some(once));
+            let again = str::from_utf8(&once).unwrap();
+            prop_assert_eq!(canonical(again), Some(Cow::Borrowed(&*once)));
         }
     }
 

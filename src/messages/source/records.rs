@@ -126,7 +126,8 @@ fn dynamodb(raw: &Raw<'_>, order: Order) -> Incoming<EventRecord> {
         Order::Source => WHOLE_BATCH.to_owned(),
         Order::Key => {
             let keys = raw.part("/dynamodb/Keys").map(RawValue::get).and_then(canonical);
-            keys.and_then(|keys| String::from_utf8(keys).ok()).unwrap_or(WHOLE_BATCH.into())
+            keys.and_then(|keys| String::from_utf8(keys.into_owned()).ok())
+                .unwrap_or(WHOLE_BATCH.into())
         }
     };
     raw.message(
