@@ -62,11 +62,18 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if !options.built {
         build(&workspace, PLAIN)?;
+    }
+    if options.in_process {
+        in_process(&workspace, &machine, &mut document)?;
+        pictures::draw(&mut document)?;
+        return document.save();
+    }
+    if !options.built {
         build(&workspace, RELEASE)?;
     }
     if !options.cold_start {
         document.replace("machine", &machine)?;
-        in_process(&workspace, &mut document)?;
+        in_process(&workspace, &machine, &mut document)?;
         println!("\n==> fingerprints");
         document.replace("fingerprints", &fingerprints::table(&workspace)?)?;
         document.save()?;
@@ -112,7 +119,7 @@ fn in_a_share(
 }
 
 /// What a call takes in the process: allocations, instructions and CPU time.
-fn in_process(workspace: &Workspace, document: &mut Document) -> Result<()> {
+fn in_process(workspace: &Workspace, machine: &str, document: &mut Document) -> Result<()> {
     println!("\n==> allocations");
     let allocations = counted::allocations(workspace)?;
     document.replace("allocations", &allocations.table())?;
@@ -122,7 +129,8 @@ fn in_process(workspace: &Workspace, document: &mut Document) -> Result<()> {
     document.replace("instructions", &counted::table(&instructions))?;
 
     println!("\n==> CPU time");
-    document.replace("cpu-time", &cpu_time::table(workspace, &allocations.names())?)?;
+    let cpu_time = cpu_time::table(workspace, &allocations.names())?;
+    document.replace("cpu-time", &format!("{machine}\n{cpu_time}"))?;
     document.save()
 }
 

@@ -46,6 +46,9 @@ struct BenchOptions {
     /// Use the existing programs, and build nothing
     #[arg(long)]
     built: bool,
+    /// The work of a call in the process alone: allocations, instructions and CPU time
+    #[arg(long)]
+    in_process: bool,
     /// The start of the example's payments function alone
     #[arg(long)]
     cold_start: bool,

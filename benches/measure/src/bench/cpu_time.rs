@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::Command};
 use anyhow::{Context, Result};
 
 use super::{
-    PLAIN, RELEASE,
+    PLAIN,
     figures::{median, ratio},
     program,
 };
@@ -17,23 +17,20 @@ const TURN_NANOS: f64 = 150e6;
 /// Turns of each side. They alternate, so both meet what else the machine does.
 const TURNS: usize = 15;
 
-/// The CPU time of each case, with cargo's default profile and with the profile `release`.
+/// The CPU time of each case.
 pub(super) fn table(workspace: &Workspace, names: &[String]) -> Result<String> {
-    let mut table =
-        "| call | by hand | with the crate | ratio (least – most) | built to deploy: ratio |\n\
-                     |---|--:|--:|--:|--:|\n"
-            .to_owned();
+    let mut table = "| call | by hand | with the crate | ratio (least – most) |\n\
+                     |---|--:|--:|--:|\n"
+        .to_owned();
     for name in names {
         println!("    {name}");
-        let [plain, release] = [PLAIN, RELEASE].map(|profile| turns(workspace, profile, name));
-        let (plain, release) = (plain?, release?);
+        let Turns { ours, bare } = turns(workspace, name)?;
         writeln!(
             table,
-            "| {name} | {:.1} µs | {:.1} µs | {} | {} |",
-            median(&plain.bare) / 1000.0,
-            median(&plain.ours) / 1000.0,
-            ratio(&plain.ours, &plain.bare),
-            ratio(&release.ours, &release.bare),
+            "| {name} | {:.1} µs | {:.1} µs | {} |",
+            median(&bare) / 1000.0,
+            median(&ours) / 1000.0,
+            ratio(&ours, &bare),
         )?;
     }
     Ok(table)
@@ -46,9 +43,9 @@ struct Turns {
     bare: Vec<f64>,
 }
 
-fn turns(workspace: &Workspace, profile: &str, name: &str) -> Result<Turns> {
+fn turns(workspace: &Workspace, name: &str) -> Result<Turns> {
     let nanos = |side: &str, times: u64| {
-        let mut calls = Command::new(program(workspace, profile, "calls"));
+        let mut calls = Command::new(program(workspace, PLAIN, "calls"));
         let printed = output(calls.args([name, side, &times.to_string(), "cpu"]))?;
         printed.trim().parse::<f64>().with_context(|| format!("{name}, {side}: {printed}"))
     };
