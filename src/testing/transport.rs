@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_dynamodb::config::{
-    BehaviorVersion, Region, RuntimeComponents, SharedHttpClient, StalledStreamProtectionConfig,
+    BehaviorVersion, Builder, Region, RuntimeComponents, SharedHttpClient,
+    StalledStreamProtectionConfig,
 };
 use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_dynamodb::{Client, Config};
@@ -87,7 +88,23 @@ pub struct Request {
     pub body: Value,
 }
 
-/// The engine's response to a request.
+impl Request {
+    /// Decodes a request of the SDK.
+    ///
+    /// # Errors
+    /// If its body is not JSON in memory.
+    pub fn of(request: &HttpRequest) -> Result<Self, ConnectorError> {
+        let target = request.headers().get("x-amz-target").unwrap_or_default();
+        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
+        let body = request.body().bytes().unwrap_or_default();
+        match serde_json::from_slice(body) {
+            Ok(body) => Ok(Self { operation, body }),
+            Err(error) => Err(ConnectorError::user(error.into())),
+        }
+    }
+}
+
+/// A response to a request.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The HTTP status.
@@ -105,9 +122,35 @@ impl Response {
         }
     }
 
-    fn error(status: u16, code: &str, message: &str) -> Self {
-        let code = format!("com.amazonaws.dynamodb.v20120810#{code}");
-        Self { status, body: json!({"__type": code, "message": message}).to_string() }
+    /// A response with these members, in DynamoDB's JSON.
+    #[must_use]
+    pub fn new(status: u16, members: &Value) -> Self {
+        Self { status, body: members.to_string() }
+    }
+
+    /// An error of this name, such as `InternalServerError`.
+    #[must_use]
+    pub fn error(status: u16, name: &str, message: &str) -> Self {
+        let name = format!("com.amazonaws.dynamodb.v20120810#{name}");
+        Self::new(status, &json!({"__type": name, "message": message}))
+    }
+
+    /// The response as it arrives. Its `Date` is `now`, in ms since 1970.
+    ///
+    /// # Errors
+    /// If the response or the time cannot be represented in HTTP.
+    pub fn arrive(self, now: Option<u64>) -> Result<HttpResponse, ConnectorError> {
+        let status = StatusCode::try_from(self.status);
+        let status = status.map_err(|error| ConnectorError::user(error.into()))?;
+        let mut arrived = HttpResponse::new(status, self.body.into());
+        arrived.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+        if let Some(now) = now {
+            let seconds = i64::try_from(now / 1000).unwrap_or(i64::MAX);
+            let date = DateTime::from_secs(seconds).fmt(DateTimeFormat::HttpDate);
+            let date = date.map_err(|error| ConnectorError::user(error.into()))?;
+            arrived.headers_mut().insert("date", date);
+        }
+        Ok(arrived)
     }
 
     /// The name of the error, such as `ConditionalCheckFailedException`; `None` after a success.
@@ -248,15 +291,7 @@ impl Store {
     /// # Errors
     /// If the response or the time cannot be represented in HTTP.
     pub fn deliver(&self, response: Response) -> Result<HttpResponse, ConnectorError> {
-        let seconds = i64::try_from(self.clock.millis() / 1000).unwrap_or(i64::MAX);
-        let date = DateTime::from_secs(seconds).fmt(DateTimeFormat::HttpDate);
-        let date = date.map_err(|error| ConnectorError::user(error.into()))?;
-        let status = StatusCode::try_from(response.status);
-        let status = status.map_err(|error| ConnectorError::user(error.into()))?;
-        let mut arrived = HttpResponse::new(status, response.body.into());
-        arrived.headers_mut().insert("date", date);
-        arrived.headers_mut().insert("content-type", "application/x-amz-json-1.0");
-        Ok(arrived)
+        response.arrive(Some(self.clock.millis()))
     }
 }
 
@@ -281,18 +316,22 @@ pub trait Network: fmt::Debug + Send + Sync + 'static {
     fn carry(&self, request: Request) -> BoxFuture<'static, Result<HttpResponse, ConnectorError>>;
 }
 
-/// A client whose requests `network` carries. It has no credentials, so that the SDK does not sign
-/// its requests, which takes half of its time.
+/// A client whose requests `network` carries.
 pub fn client(network: impl Network, clock: &VirtualClock) -> Client {
-    let config = Config::builder()
+    Client::from_conf(config(network, clock.clone()).build())
+}
+
+/// The settings of a client whose requests `network` carries. It has no credentials, so that the SDK
+/// does not sign its requests, which takes half of its time.
+pub fn config(network: impl Network, clock: impl TimeSource + 'static) -> Builder {
+    Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::from_static("us-east-1"))
         .endpoint_url("http://dynamodb")
         .allow_no_auth()
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        .time_source(clock.clone())
-        .http_client(SharedHttpClient::new(InProcess(Arc::new(network))));
-    Client::from_conf(config.build())
+        .time_source(clock)
+        .http_client(SharedHttpClient::new(InProcess(Arc::new(network))))
 }
 
 #[derive(Clone, Debug)]
@@ -310,16 +349,9 @@ impl HttpClient for InProcess {
 
 impl HttpConnector for InProcess {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let target = request.headers().get("x-amz-target").unwrap_or_default();
-        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        let body = request.body().bytes().map(serde_json::from_slice);
-        match body {
-            Some(Ok(body)) => HttpConnectorFuture::new(self.0.carry(Request { operation, body })),
-            Some(Err(error)) => HttpConnectorFuture::ready(Err(ConnectorError::user(error.into()))),
-            None => {
-                let error = "a request to DynamoDB has no body in memory";
-                HttpConnectorFuture::ready(Err(ConnectorError::user(error.into())))
-            }
+        match Request::of(&request) {
+            Ok(request) => HttpConnectorFuture::new(self.0.carry(request)),
+            Err(error) => HttpConnectorFuture::ready(Err(error)),
         }
     }
 }

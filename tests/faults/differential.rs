@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::random::run_seed;
 use crate::store::Operation;
@@ -36,14 +36,14 @@ async fn compare(schedules: Vec<Vec<Exchange>>) -> Compared {
     for schedule in schedules {
         let keys: BTreeSet<String> = schedule.iter().flat_map(|it| keys(&it.request)).collect();
         for exchange in schedule {
-            let (status, body) = engine.send(exchange.operation.target(), &exchange.request).await;
+            let (status, body) = engine.send(exchange.operation.name(), &exchange.request).await;
             let expected = (exchange.status, essence(&exchange.response));
             assert_eq!((status, essence(&body)), expected, "{:?}", exchange.request);
             *(if status == 200 { &mut compared.executed } else { &mut compared.rejected }) += 1;
         }
         for key in keys {
             let request = json!({ "TableName": "", "Key": { "pk": { "S": key } } });
-            engine.send(Operation::Delete.target(), &request).await;
+            engine.send(Operation::Delete.name(), &request).await;
         }
     }
     compared
@@ -83,11 +83,8 @@ struct Engine {
 
 impl Engine {
     async fn open() -> Self {
-        let endpoint = std::env::var("DYNAMODB_ENDPOINT").unwrap_or_default();
-        let address = match endpoint.strip_prefix("http://") {
-            Some(address) => address.trim_end_matches('/').to_owned(),
-            None => embedded().await,
-        };
+        let endpoint = test_support::endpoint().await;
+        let address = endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let table = format!("faults-{}", std::process::id());
         let engine = Self { address, table };
         let definition = json!({
@@ -96,14 +93,14 @@ impl Engine {
             "AttributeDefinitions": [{ "AttributeName": "pk", "AttributeType": "S" }],
             "KeySchema": [{ "AttributeName": "pk", "KeyType": "HASH" }],
         });
-        let (status, body) = engine.send("DynamoDB_20120810.CreateTable", &definition).await;
+        let (status, body) = engine.send("CreateTable", &definition).await;
         assert_eq!(status, 200, "{body}");
         engine
     }
 
     /// Sends one request as the SDK does, except for two things: all tables are one table here, and the
     /// token of a transaction is removed, because the model ignores it.
-    async fn send(&self, target: &str, request: &Value) -> (u16, Value) {
+    async fn send(&self, operation: &str, request: &Value) -> (u16, Value) {
         let mut request = request.clone();
         request.as_object_mut().map(|request| request.remove("ClientRequestToken"));
         // The recorded reads returned the latest item. An eventually consistent one could return another.
@@ -114,7 +111,7 @@ impl Engine {
         let request = request.to_string();
         let head = format!(
             "POST / HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-amz-json-1.0\r\n\
-             X-Amz-Target: {target}\r\nX-Amz-Date: 20300101T000000Z\r\n\
+             X-Amz-Target: DynamoDB_20120810.{operation}\r\nX-Amz-Date: 20300101T000000Z\r\n\
              Authorization: AWS4-HMAC-SHA256 Credential=k/20300101/us-east-1/dynamodb/aws4_request, \
              SignedHeaders=host;x-amz-date;x-amz-target, Signature=0\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -153,12 +150,4 @@ impl Engine {
             _ => {}
         }
     }
-}
-
-async fn embedded() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("the listener is bound").to_string();
-    let database = dynoxide::Database::memory().expect("the database opens in memory");
-    tokio::spawn(dynoxide::server::serve_on(listener, database));
-    address
 }

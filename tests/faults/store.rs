@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use dynamodb_idempotency::testing::transport::Response;
 use serde_json::{Value, json};
 
 use crate::expression::{Placeholders, holds, number, update};
@@ -29,24 +30,23 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// By the `X-Amz-Target` header.
-    pub(crate) fn of(target: &str) -> Self {
-        match target.rsplit('.').next() {
-            Some("GetItem") => Self::Get,
-            Some("PutItem") => Self::Put,
-            Some("UpdateItem") => Self::Update,
-            Some("TransactWriteItems") => Self::Transact,
-            _ => panic!("the model store does not implement {target}"),
+    pub(crate) fn of(name: &str) -> Self {
+        match name {
+            "GetItem" => Self::Get,
+            "PutItem" => Self::Put,
+            "UpdateItem" => Self::Update,
+            "TransactWriteItems" => Self::Transact,
+            _ => panic!("the model store does not implement {name}"),
         }
     }
 
-    pub(crate) const fn target(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Get => "DynamoDB_20120810.GetItem",
-            Self::Put => "DynamoDB_20120810.PutItem",
-            Self::Update => "DynamoDB_20120810.UpdateItem",
-            Self::Delete => "DynamoDB_20120810.DeleteItem",
-            Self::Transact => "DynamoDB_20120810.TransactWriteItems",
+            Self::Get => "GetItem",
+            Self::Put => "PutItem",
+            Self::Update => "UpdateItem",
+            Self::Delete => "DeleteItem",
+            Self::Transact => "TransactWriteItems",
         }
     }
 }
@@ -62,6 +62,12 @@ pub(crate) struct Executed {
     pub(crate) status: u16,
     pub(crate) body: Value,
     writes: Vec<Write>,
+}
+
+impl Executed {
+    pub(crate) fn response(&self) -> Response {
+        Response::new(self.status, &self.body)
+    }
 }
 
 /// A write to one item: the item before and after it, and whether its condition holds.

@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_smithy_async::time::TimeSource;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use dynamodb_idempotency::Execution;
+use dynamodb_idempotency::testing::transport::Response;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -167,6 +168,11 @@ impl World {
     /// The store's clock, in epoch milliseconds.
     pub(crate) fn now(&self) -> i64 {
         BEGINNING + self.phase + self.elapsed()
+    }
+
+    /// A response as it arrives, with a `Date` by the store's clock.
+    pub(crate) fn arrive(&self, response: Response) -> Delivery {
+        response.arrive(Some(self.now().try_into().expect("the time is after 1970")))
     }
 
     pub(crate) fn elapsed(&self) -> i64 {

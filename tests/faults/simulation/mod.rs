@@ -10,15 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use aws_smithy_runtime_api::client::result::ConnectorError;
 use dynamodb_idempotency::Idempotency;
+use dynamodb_idempotency::testing::transport::Response;
 use futures::task::AtomicWaker;
 use tokio::task::unconstrained;
 
 use crate::guarantee::{CallOutcome, Guarantee};
-use crate::network::{broken, error, response, timed_out};
+use crate::network::{broken, timed_out};
 use crate::scenarios::Scenario;
 use crate::step::{Fate, Step};
-use crate::world::{self, Delivery, HandlerEnd, Parked};
+use crate::world::{self, HandlerEnd, Parked};
 
 /// The start of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,7 +185,7 @@ impl Simulation {
                         world.delay(request);
                     }
                     world.note(caller, (slot, world::digest(&executed.body)));
-                    return (reply, Some(Ok(response(executed.status, &executed.body, now))));
+                    return (reply, Some(world.arrive(executed.response())));
                 }
                 world.ledger.unanswered(&request);
             } else if fate == Fate::Stale {
@@ -191,7 +193,7 @@ impl Simulation {
                 world.ledger.answered(now, &request, &executed);
                 world.ledger.answered_stale(&request);
                 world.note(caller, (slot, world::digest(&executed.body)));
-                return (reply, Some(Ok(response(executed.status, &executed.body, now))));
+                return (reply, Some(world.arrive(executed.response())));
             } else if matches!(fate, Fate::Late | Fate::Hang) {
                 world.ledger.unanswered(&request);
                 world.delay(request);
@@ -199,7 +201,7 @@ impl Simulation {
                 world.ledger.unanswered(&request);
             }
             world.note(caller, (slot, fate.observed()));
-            let delivery = fault_response(fate, now);
+            let delivery = fault_response(fate).map(|fault| fault.and_then(|it| world.arrive(it)));
             if delivery.is_none() {
                 world.callers[caller].hung.push(reply);
                 return (tokio::sync::oneshot::channel().0, None);
@@ -337,15 +339,14 @@ impl Simulation {
 }
 
 /// What the client returns for a request with a fault. `None` if it never returns.
-fn fault_response(fate: Fate, now: i64) -> Option<Delivery> {
+fn fault_response(fate: Fate) -> Option<Result<Response, ConnectorError>> {
+    let error = |status, name| Some(Ok(Response::error(status, name, "simulated")));
     match fate {
         Fate::LoseReply | Fate::Late => Some(Err(timed_out())),
         Fate::Lose => Some(Err(broken())),
-        Fate::Throttle => {
-            Some(Ok(response(400, &error("ProvisionedThroughputExceededException"), now)))
-        }
-        Fate::ServerError => Some(Ok(response(500, &error("InternalServerError"), now))),
-        Fate::Conflict => Some(Ok(response(400, &error("TransactionConflictException"), now))),
+        Fate::Throttle => error(400, "ProvisionedThroughputExceededException"),
+        Fate::ServerError => error(500, "InternalServerError"),
+        Fate::Conflict => error(400, "TransactionConflictException"),
         Fate::Hang | Fate::Deliver | Fate::Twice | Fate::Stale => None,
     }
 }

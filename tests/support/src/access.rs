@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use dynamodb_idempotency::testing::transport::Request;
 use serde_json::Value;
 
 /// The contract between the crate and `infra/`. The tests of `infra/` compare both templates with it.
@@ -28,14 +29,11 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reads a request of DynamoDB's JSON protocol.
-    ///
     /// A transaction has no separate IAM action: each item requires the action of the same write
     /// outside a transaction. The record is the first item; the caller grants access to the others.
-    pub(crate) fn of(operation: &str, body: &[u8]) -> Self {
-        let body: Value = serde_json::from_slice(body).expect("DynamoDB speaks JSON");
+    pub(crate) fn of(Request { operation, body }: &Request) -> Self {
         let Some(first) = body["TransactItems"].get(0) else {
-            return Self::to_item(operation, &body);
+            return Self::to_item(operation, body);
         };
         let (kind, item) = first.as_object().and_then(|item| item.iter().next()).expect("a write");
         Self::to_item(&format!("{kind}Item"), item)

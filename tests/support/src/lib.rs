@@ -36,9 +36,9 @@ pub mod work;
 
 pub use self::gate::Gate;
 pub use self::local_clock::LocalClock;
-pub use self::store::{Link, Store};
+pub use self::store::{Link, Store, endpoint};
 pub use self::wire::{Act, Wire};
 pub use self::work::{
-    Declined, Runs, charge, charge_held, commit_kind, crates, decline, decline_kept, executed,
-    handlers, in_record, is_in_progress, kind, not_run, not_stored, replayed,
+    Charging, Declined, Runs, charge, charge_held, commit_kind, crates, decline, decline_kept,
+    executed, handlers, in_record, is_in_progress, kind, not_run, not_stored, replayed,
 };

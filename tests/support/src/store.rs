@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::config::{
 };
 use aws_sdk_dynamodb::{Client, Config};
 use aws_smithy_types::retry::RetrySpec;
-use dynamodb_idempotency::{Builder, Idempotency, TableSchema};
+use dynamodb_idempotency::{Builder, Idempotency, Policy, TableSchema};
 use tokio::net::TcpListener;
 
 use super::raw::{Item, key};
@@ -104,10 +104,7 @@ impl Store {
     }
 
     async fn on_engine(schema: TableSchema) -> Self {
-        let endpoint = match std::env::var("DYNAMODB_ENDPOINT") {
-            Ok(endpoint) if !endpoint.is_empty() => endpoint,
-            _ => embedded().await,
-        };
+        let endpoint = endpoint().await;
         let raw = client(&endpoint, &Link::default());
         Self { endpoint, table: unique_name(), schema, raw }
     }
@@ -135,6 +132,11 @@ impl Store {
     /// A caller on this connection, with the default policy.
     pub fn over(&self, link: &Link) -> Idempotency {
         self.builder(link).build().expect("the settings are right")
+    }
+
+    /// A caller on this connection, with this policy.
+    pub fn by(&self, link: &Link, policy: impl FnOnce(Policy) -> Policy) -> Idempotency {
+        self.builder(link).policy(policy).build().expect("the settings are right")
     }
 
     /// As [`builder`](Self::builder), in a process that has sent no request yet.
@@ -204,8 +206,12 @@ impl Store {
     }
 }
 
-/// Serves a separate engine inside the test's runtime, which ends with the runtime.
-async fn embedded() -> String {
+/// Where the engine under test is. The embedded one is separate, and ends with the test's runtime.
+pub async fn endpoint() -> String {
+    match std::env::var("DYNAMODB_ENDPOINT") {
+        Ok(endpoint) if !endpoint.is_empty() => return endpoint,
+        _ => {}
+    }
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let database = dynoxide::Database::memory().expect("a database in memory");

@@ -12,6 +12,9 @@ use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
 
+use dynamodb_idempotency::testing::transport::{Request, Response};
+use serde_json::json;
+
 use super::Gate;
 use super::access::Access;
 use super::gate::patiently;
@@ -251,29 +254,24 @@ impl Wire {
         if signed.secs().abs_diff(now) <= 300 {
             return None;
         }
-        let mut denied = answer(400, "InvalidSignatureException");
-        let date = DateTime::from_secs(now).fmt(DateTimeFormat::HttpDate).expect("it is a date");
-        denied.headers_mut().insert("date", date);
-        Some(denied)
+        let now = u64::try_from(now * 1000).ok();
+        Some(answer(400, "InvalidSignatureException").arrive(now).expect("it is a response"))
     }
 
+    /// Gives a response of the store the `Date` that the test wants.
     fn redate(&self, response: &mut HttpResponse) {
         let (shift, no_date) = {
             let state = self.state();
             (state.date_shift, state.no_date)
         };
+        let date = response.headers_mut().remove("date").expect("both engines send a Date");
         if no_date {
-            response.headers_mut().remove("date");
-        }
-        let is_made_up = made_up_time::is_made_up();
-        if no_date || shift == 0 && !is_made_up {
             return;
         }
-        let date = if is_made_up {
+        let date = if made_up_time::is_made_up() {
             DateTime::from(made_up_time::now())
         } else {
-            let date = response.headers().get("date").expect("both engines send a Date");
-            DateTime::from_str(date, DateTimeFormat::HttpDate).expect("it is a date")
+            DateTime::from_str(&date, DateTimeFormat::HttpDate).expect("it is a date")
         };
         let date = DateTime::from_secs(date.secs() + shift).fmt(DateTimeFormat::HttpDate);
         response.headers_mut().insert("date", date.expect("it is a date"));
@@ -306,15 +304,13 @@ impl HttpConnector for Connector {
 
 impl Connector {
     async fn carry(self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
-        let target = request.headers().get("x-amz-target").unwrap_or_default();
-        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        let body = request.body().bytes().expect("the SDK sends no streams");
-        let access = Access::of(&operation, body);
+        let decoded = Request::of(&request)?;
+        let access = Access::of(&decoded);
         self.wire.note(&access);
         if let Some(denied) = self.wire.denied(&request) {
             return Ok(denied);
         }
-        match self.wire.take(&operation, &access) {
+        match self.wire.take(&decoded.operation, &access) {
             Act::Deliver => self.send(request).await,
             Act::LoseRequest => Err(ConnectorError::io("the request was lost".into())),
             Act::LoseResponse => {
@@ -324,9 +320,9 @@ impl Connector {
             Act::Answer(status, code) => {
                 // As on a network, other tasks run before the response arrives.
                 tokio::task::yield_now().await;
-                Ok(answer(status, code))
+                answer(status, code).arrive(None)
             }
-            Act::Cancel(reasons) => Ok(cancel(reasons)),
+            Act::Cancel(reasons) => cancel(reasons).arrive(None),
             Act::HoldRequest(gate) => {
                 gate.pass().await;
                 self.send(request).await
@@ -440,21 +436,12 @@ fn timeout() -> ConnectorError {
     ConnectorError::timeout("the response was lost".into())
 }
 
-fn answer(status: u16, code: &str) -> HttpResponse {
-    answer_with(status, code, "")
+fn answer(status: u16, code: &str) -> Response {
+    Response::error(status, code, "as the test requested")
 }
 
-fn cancel(reasons: &[&str]) -> HttpResponse {
-    let reasons: Vec<_> = reasons.iter().map(|code| format!(r#"{{"Code":"{code}"}}"#)).collect();
-    let reasons = format!(r#","CancellationReasons":[{}]"#, reasons.join(","));
-    answer_with(400, "TransactionCanceledException", &reasons)
-}
-
-fn answer_with(status: u16, code: &str, members: &str) -> HttpResponse {
-    let body = format!(
-        r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"as the test requested"{members}}}"#
-    );
-    let mut response = HttpResponse::new(status.try_into().expect("it is a status"), body.into());
-    response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
-    response
+fn cancel(reasons: &[&str]) -> Response {
+    let reasons: Vec<_> = reasons.iter().map(|code| json!({ "Code": code })).collect();
+    let name = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
+    Response::new(400, &json!({ "__type": name, "CancellationReasons": reasons }))
 }

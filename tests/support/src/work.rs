@@ -6,10 +6,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dynamodb_idempotency::policy::{Compression, LargeAnswers};
-use dynamodb_idempotency::{Call, Error, ErrorKind, Outcome, Policy, RunError, Unset};
+use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Outcome, Policy, RunError, Unset};
 use serde::{Deserialize, Serialize};
 
 use super::Gate;
+
+/// The operation that most tests call: `charge` with the key `k`, and no payload.
+pub trait Charging {
+    fn charging(&self) -> Call;
+
+    /// With this policy.
+    fn charging_by(&self, policy: impl FnOnce(Policy) -> Policy) -> Call;
+}
+
+impl Charging for Idempotency {
+    fn charging(&self) -> Call {
+        self.charging_by(|policy| policy)
+    }
+
+    fn charging_by(&self, policy: impl FnOnce(Policy) -> Policy) -> Call {
+        let operation = self.operation("charge").policy(policy).expect("the policy is right");
+        operation.key("k").no_payload()
+    }
+}
 
 /// How often handlers ran; a clone is the same count.
 #[derive(Clone, Debug, Default)]
