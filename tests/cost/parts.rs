@@ -143,8 +143,7 @@ async fn an_answer_whose_parts_are_denied_completes_with_the_reason() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let idempotency = store.over(&link);
     link.wire.parts(Act::Answer(400, "AccessDeniedException"));
-    let first = run_for(&idempotency, &runs, TOO_LARGE).await;
-    assert!(matches!(first, Ok(Outcome::Executed(_))));
+    assert!(matches!(run_for(&idempotency, &runs, TOO_LARGE).await, Ok(Outcome::Executed(_))));
     // Acquire, complete, and of the parts at most those that are written at once.
     assert!((3..=4).contains(&link.wire.requests().len()), "{:?}", link.wire.requests());
     link.wire.up();
@@ -335,7 +334,7 @@ async fn parts_of_a_renewed_lease_stay_as_long_as_their_record() {
         let lease = dynamodb_idempotency::policy::Lease::Renewed(Duration::from_secs(600));
         policy.lease(lease).retention(Duration::from_secs(10)).failure(Failure::Release)
     };
-    let idempotency = store.builder(&Link::default()).policy(policy).build().unwrap();
+    let idempotency = store.by(&Link::default(), policy);
     run(&idempotency, &runs).await.unwrap();
     let record = store.record("charge#k").await;
     for part in parts(&store).await {
@@ -349,6 +348,6 @@ async fn an_answer_in_parts_is_found_by_a_call_that_stores_answers_in_records() 
     let (store, runs) = (Store::open().await, Runs::default());
     run(&store.idempotency(), &runs).await.unwrap();
     let policy = |policy: Policy| policy.large_answers(LargeAnswers::InRecord);
-    let other = store.builder(&Link::default()).policy(policy).build().unwrap();
+    let other = store.by(&Link::default(), policy);
     assert!(run(&other, &runs).await.unwrap() == Outcome::Replayed(answer(1, LENGTH)));
 }

@@ -21,7 +21,7 @@ struct Cost {
 async fn cost(steps: u32) -> Cost {
     let (store, link, beside) = (Store::open().await, Link::default(), Link::default());
     let renewed = |policy: Policy| policy.lease(Lease::Renewed(Duration::from_secs(30)));
-    let owner = store.builder(&link).policy(renewed).build().unwrap();
+    let owner = store.by(&link, renewed);
     let rival = store.over(&beside);
     link.wire.measure();
     beside.wire.measure();

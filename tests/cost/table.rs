@@ -70,7 +70,7 @@ struct Bench {
 
 impl Bench {
     fn caller(&self, way: Way, link: &Link) -> Idempotency {
-        self.store.builder(link).policy(way.policy).build().unwrap()
+        self.store.by(link, way.policy)
     }
 
     /// Measures each call of one key with a separate caller, as if each ran in its own process.

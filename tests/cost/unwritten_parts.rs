@@ -89,7 +89,7 @@ async fn a_fixed_lease_bounds_the_time_for_parts() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let lease = Lease::Fixed(Duration::from_secs(4));
     let policy = |policy: Policy| in_time(60_000)(policy).lease(lease);
-    let idempotency = store.builder(&link).policy(policy).build().unwrap();
+    let idempotency = store.by(&link, policy);
     link.wire.parts(Act::HoldRequest(Gate::default()));
     run(&idempotency, &runs, LENGTH).await.unwrap();
     // Half of the lease is less than one request may take: none of them is sent again.
@@ -101,7 +101,7 @@ async fn a_fixed_lease_bounds_the_time_for_parts() {
 async fn no_part_is_begun_once_the_time_for_parts_is_over() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let gate = Gate::default();
-    let idempotency = store.builder(&link).policy(in_time(60_000)).build().unwrap();
+    let idempotency = store.by(&link, in_time(60_000));
     link.wire.parts(Act::HoldResponse(gate.clone()));
     let (first, ()) = tokio::join!(run(&idempotency, &runs, TOO_LARGE), async {
         gate.reached_by(2).await;
@@ -121,7 +121,7 @@ async fn an_answer_that_fits_no_record_has_parts_whatever_the_threshold() {
     let (store, runs) = (Store::open().await, Runs::default());
     let above = dynamodb_idempotency::policy::LargeAnswers::InParts { above: usize::MAX };
     let policy = |policy: Policy| policy.large_answers(above);
-    let idempotency = store.builder(&Link::default()).policy(policy).build().unwrap();
+    let idempotency = store.by(&Link::default(), policy);
     run(&idempotency, &runs, TOO_LARGE).await.unwrap();
     assert!(parts_of(&store.record("charge#k").await).is_some());
     let repeat = run(&idempotency, &runs, TOO_LARGE).await.unwrap();

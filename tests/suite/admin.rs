@@ -10,7 +10,9 @@ use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::{ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, map, n, s, with};
-use crate::support::{Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed};
+use crate::support::{
+    Act, Charging, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed,
+};
 
 async fn seen(idempotency: &Idempotency, key: &str) -> StoredRecord {
     let found = idempotency.admin().record(&"charge".into(), key, KeyForm::Verbatim).await;
@@ -21,7 +23,7 @@ async fn seen(idempotency: &Idempotency, key: &str) -> StoredRecord {
 async fn a_record_is_seen_as_the_crate_wrote_it() {
     let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
     let idempotency = store.idempotency();
-    let running = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &gate);
+    let running = charge_held(idempotency.charging(), &runs, &gate);
     let (ran, ()) = tokio::join!(running, async {
         gate.reached().await;
         let record = seen(&idempotency, "k").await;
@@ -81,16 +83,12 @@ async fn what_was_seen_is_released_and_the_key_is_free() {
     let idempotency = store.idempotency();
     store.put(raw::abandoned("charge#k")).await;
     let record = seen(&idempotency, "k").await;
-    let released = idempotency.admin().release(&record).await.unwrap();
-    assert!(matches!(released, Released::Released));
+    assert!(matches!(idempotency.admin().release(&record).await.unwrap(), Released::Released));
     assert!(store.is_released("charge#k").await);
-    let again = idempotency.admin().release(&record).await.unwrap();
-    assert!(matches!(again, Released::Released));
-    let ran = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
-    assert_eq!(ran.unwrap(), executed(1, 2));
+    assert!(matches!(idempotency.admin().release(&record).await.unwrap(), Released::Released));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 2));
     store.delete("charge#k").await;
-    let gone = idempotency.admin().release(&record).await.unwrap();
-    assert!(matches!(gone, Released::Gone));
+    assert!(matches!(idempotency.admin().release(&record).await.unwrap(), Released::Gone));
 }
 
 /// Whatever a record has become since it was seen, it stays.
@@ -196,7 +194,7 @@ async fn a_release_by_hand_leaves_an_owner_that_no_call_has() {
 async fn an_owner_that_was_released_still_stores_what_it_did() {
     let (store, runs, gate) = (Store::open().await, Runs::default(), Gate::default());
     let idempotency = store.idempotency();
-    let running = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &gate);
+    let running = charge_held(idempotency.charging(), &runs, &gate);
     let (ran, ()) = tokio::join!(running, async {
         gate.reached().await;
         let record = seen(&idempotency, "k").await;

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::support::raw::status;
-use crate::support::{Act, Link, Runs, Store, in_record, kind, raw};
+use crate::support::{Act, Charging, Link, Runs, Store, in_record, kind, raw};
 
 /// Runs with this answer, and gets it again.
 async fn again<T: Clone + Serialize + DeserializeOwned + 'static>(store: &Store, answer: &T) -> T {
@@ -87,9 +87,9 @@ where
     T: Clone + Debug + PartialEq + Serialize + DeserializeOwned + 'static,
 {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.builder(link).policy(in_record).build().unwrap();
+    let idempotency = store.by(link, in_record);
     let run = async || {
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         operation
             .run_with_outcome(async |_| {
                 runs.add();
@@ -144,9 +144,9 @@ async fn an_answer_that_the_store_refuses_completes_with_the_reason() {
 #[tokio::test]
 async fn an_answer_just_under_the_limit_is_stored() {
     let (store, answer) = (Store::open().await, "x".repeat(400 * 1024 - 500));
-    let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
+    let idempotency = store.by(&Link::default(), in_record);
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         assert_eq!(operation.run(async |_| Ok::<_, String>(answer.clone())).await.unwrap(), answer);
     }
     let record = store.record("charge#k").await;
@@ -161,7 +161,7 @@ async fn a_denied_completion_does_not_cost_the_answer() {
         link.wire.next("PutItem", Act::Deliver);
         link.wire.next("PutItem", Act::Answer(400, code));
         let idempotency = store.over(&link);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let outcome = operation.run_with_outcome(async |_| Ok::<_, String>(runs.add())).await;
         assert_eq!(outcome.unwrap(), Outcome::Executed(1));
         let record = store.record("charge#k").await;
@@ -175,7 +175,7 @@ async fn an_answer_of_another_type_is_unreadable_and_stays() {
     let record = raw::completed("charge#k", "\"text\"");
     store.put(record.clone()).await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let result = operation.run(async |_| Ok::<u32, String>(runs.add())).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::AnswerUnreadable, 0));
     assert_eq!(store.record("charge#k").await, record);

@@ -14,7 +14,7 @@ use dynamodb_idempotency::{
 };
 
 use crate::support::raw::{self, Item, n, s, with};
-use crate::support::{Act, Link, Runs, Store, charge, executed, kind};
+use crate::support::{Act, Charging, Link, Runs, Store, charge, executed, kind};
 
 /// What a call says to a deployment that cannot work; nothing may run.
 async fn misconfigured(idempotency: &Idempotency) -> String {
@@ -68,9 +68,9 @@ async fn credentials_that_lapse_are_transient_and_no_outage() {
     ] {
         let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
         let open = |policy: Policy| policy.outage(Outage::Open);
-        let idempotency = store.builder(&link).policy(open).build().unwrap();
+        let idempotency = store.by(&link, open);
         link.wire.down(Act::Answer(400, code));
-        let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+        let result = charge(idempotency.charging(), &runs).await;
         let error = result.unwrap_err().into_handler().unwrap_err();
         assert_eq!((error.kind(), runs.count()), (ErrorKind::Unavailable, 0), "{code}");
         assert!(error.is_retryable() && !error.is_outcome_unknown(), "{code}");
@@ -80,7 +80,7 @@ async fn credentials_that_lapse_are_transient_and_no_outage() {
         let error = idempotency.preflight(["charge"]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{code}: {error}");
         link.wire.up();
-        let outcome = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+        let outcome = charge(idempotency.charging(), &runs).await;
         assert_eq!(outcome.unwrap(), executed(1, 1), "{code}");
     }
 }
@@ -116,7 +116,7 @@ async fn a_source_of_credentials_that_fails_is_transient_and_no_outage() {
         let builder = Idempotency::builder(client, store.table());
         let open = |policy: Policy| policy.outage(Outage::Open);
         let idempotency = builder.policy(open).enabled().build().unwrap();
-        let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+        let result = charge(idempotency.charging(), &runs).await;
         let error = result.unwrap_err().into_handler().unwrap_err();
         assert_eq!((error.kind(), runs.count()), (ErrorKind::Unavailable, 0), "{error}");
         assert!(error.to_string().contains("credentials"), "{error}");
@@ -162,7 +162,7 @@ async fn not_understood(case: &str, item: Item) {
 async fn left_alone(case: &str, item: Item, expected: ErrorKind) {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(item.clone()).await;
-    let result = charge(store.idempotency().operation("charge").key("k").no_payload(), &runs).await;
+    let result = charge(store.idempotency().charging(), &runs).await;
     assert_eq!((kind(result), runs.count()), (expected, 0), "{case}");
     assert_eq!(store.record("charge#k").await, item, "{case}");
 }
@@ -190,7 +190,7 @@ async fn a_newer_record_is_met_by_a_further_try() {
     let store = Store::open().await;
     store.put(with(raw::completed("charge#k", "1"), "format", n(2))).await;
     let idempotency = store.idempotency();
-    let ran = charge(idempotency.operation("charge").key("k").no_payload(), &Runs::default()).await;
+    let ran = charge(idempotency.charging(), &Runs::default()).await;
     let Err(RunError::Idempotency(error)) = ran else { panic!("{ran:?}") };
     assert!(error.is_retryable() && !error.is_outcome_unknown(), "{error:?}");
 }

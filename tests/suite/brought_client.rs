@@ -19,7 +19,7 @@ use aws_sdk_dynamodb::operation::get_item::GetItemInput;
 use aws_sdk_dynamodb::{Client, Config};
 use dynamodb_idempotency::{ErrorKind, Idempotency};
 
-use crate::support::{Link, Runs, Store, charge, kind};
+use crate::support::{Charging, Link, Runs, Store, charge, kind};
 
 /// A count that is shared.
 #[derive(Clone, Debug, Default)]
@@ -68,9 +68,7 @@ async fn credentials_are_fetched_once_for_business_and_crate() {
 
     business.describe_table().table_name(store.table()).send().await.unwrap();
     for idempotency in [idempotency, other] {
-        charge(idempotency.operation("charge").key("k").no_payload(), &Runs::default())
-            .await
-            .unwrap();
+        charge(idempotency.charging(), &Runs::default()).await.unwrap();
     }
     assert_eq!(fetched.get(), 1);
 }
@@ -136,7 +134,7 @@ async fn the_clients_interceptors_see_only_calls_that_were_made() {
     assert_eq!((strict.begun.get(), strict.ended.get()), (2, 0));
     assert!(link.wire.requests().is_empty());
 
-    charge(idempotency.operation("charge").key("k").no_payload(), &Runs::default()).await.unwrap();
+    charge(idempotency.charging(), &Runs::default()).await.unwrap();
     assert_eq!((strict.begun.get(), strict.ended.get()), (4, 4));
 }
 
@@ -163,8 +161,7 @@ async fn a_failing_interceptor_is_reported_as_the_sdk_reports_it() {
     let (store, link, runs) = (Store::open_in_real_time().await, Link::default(), Runs::default());
     let client = Client::from_conf(config(&store, &link).interceptor(Failing).build());
     let idempotency = Idempotency::new(client, store.table());
-    let error =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap_err();
+    let error = charge(idempotency.charging(), &runs).await.unwrap_err();
     assert!(format!("{error:?}").contains("not today"), "{error:?}");
     assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
 }
@@ -181,8 +178,7 @@ async fn a_client_without_region_fails_as_the_sdk_does() {
     assert!(format!("{theirs:?}").contains("Missing Region"), "{theirs:?}");
 
     let idempotency = Idempotency::new(client, store.table());
-    let error =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap_err();
+    let error = charge(idempotency.charging(), &runs).await.unwrap_err();
     assert!(format!("{error:?}").contains("Missing Region"), "{error:?}");
     assert_eq!((kind::<u32, _>(Err(error)), runs.count()), (ErrorKind::Configuration, 0));
 }
@@ -198,8 +194,7 @@ async fn a_missing_region_is_reported_with_and_without_an_endpoint() {
             .http_client(link.wire.clone());
         config.set_endpoint_url(endpoint);
         let idempotency = Idempotency::new(Client::from_conf(config.build()), store.table());
-        let error =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap_err();
+        let error = charge(idempotency.charging(), &runs).await.unwrap_err();
         let error = error.idempotency().expect("an error of the crate").to_string();
         assert!(error.contains("no AWS region is set: set AWS_REGION"), "{error}");
     }
@@ -212,8 +207,7 @@ async fn an_endpoint_without_a_scheme_is_reported_with_the_setting() {
     for endpoint in ["127.0.0.1:8000", "localhost:8000"] {
         let client = Client::from_conf(config(&store, &link).endpoint_url(endpoint).build());
         let idempotency = Idempotency::new(client, store.table());
-        let error =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap_err();
+        let error = charge(idempotency.charging(), &runs).await.unwrap_err();
         let error = error.into_handler().unwrap_err();
         let created = idempotency.create_table().await.unwrap_err();
         for error in [error, created] {

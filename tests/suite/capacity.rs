@@ -54,7 +54,7 @@ async fn the_documented_figures_are_those_of_the_engine() {
     // Size of answer and effect in KB; units separately, by a commit, by a transaction.
     for (kib, expected) in [(1, [3.0, 5.0, 4.0]), (10, [21.0, 41.0, 40.0])] {
         let (store, link) = (Store::open().await, Link::default());
-        let idempotency = store.builder(&link).policy(in_record).build().unwrap();
+        let idempotency = store.by(&link, in_record);
         let answer = "x".repeat(kib * KIB - 500);
         let mut units = Vec::new();
         link.wire.measure();

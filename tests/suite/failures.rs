@@ -12,8 +12,8 @@ use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, decline, decline_kept, executed, handlers,
-    in_record, kind, raw, replayed,
+    Act, Charging, Declined, Gate, Link, Runs, Store, charge, decline, decline_kept, executed,
+    handlers, in_record, kind, raw, replayed,
 };
 
 fn with_failure(idempotency: &Idempotency, failure: Failure) -> Call {
@@ -29,7 +29,7 @@ async fn a_released_failure_leaves_a_record_without_an_owner() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     for run in 1..=3 {
-        let failed = decline(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+        let failed = decline(idempotency.charging(), &runs).await;
         assert_eq!(handlers(failed), Declined { run });
         let record = store.record("charge#k").await;
         let attempt = i64::from(run);
@@ -37,8 +37,7 @@ async fn a_released_failure_leaves_a_record_without_an_owner() {
         let gone = ["lease_expires_at", "completed_at", "response", "steps"];
         assert!(gone.iter().all(|name| !record.contains_key(*name)), "{record:?}");
     }
-    let next = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(next, executed(4, 4));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(4, 4));
 }
 
 /// The record outlives every request signed before and the lease, whatever the retention.
@@ -49,15 +48,10 @@ async fn a_released_record_outlives_every_late_request_and_its_lease() {
         for retention in [Duration::from_secs(10), 24 * hour] {
             let (store, runs) = (Store::open().await, Runs::default());
             let idempotency = store.idempotency();
-            let operation = idempotency
-                .operation("charge")
-                .policy(|policy| {
-                    let policy = policy.lease(Lease::Fixed(lease)).retention(retention);
-                    policy.completion_timeout(Duration::from_secs(1))
-                })
-                .unwrap()
-                .key("k")
-                .no_payload();
+            let operation = idempotency.charging_by(|policy| {
+                let policy = policy.lease(Lease::Fixed(lease)).retention(retention);
+                policy.completion_timeout(Duration::from_secs(1))
+            });
             let before = raw::now();
             handlers(decline(operation, &runs).await);
             let expires_at = number(&store.record("charge#k").await, "expires_at") * 1000;
@@ -73,7 +67,7 @@ async fn runs_that_were_released_do_not_count_for_max_attempts() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     for _ in 0..3 {
-        handlers(decline(idempotency.operation("charge").key("k").no_payload(), &runs).await);
+        handlers(decline(idempotency.charging(), &runs).await);
     }
     let retain = Failure::Retain { max_attempts: 2 };
     for run in [4, 5] {
@@ -134,8 +128,7 @@ async fn an_attempt_that_failed_meanwhile_counts() {
 async fn a_replayed_error_is_the_same_error_and_nothing_runs() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let operation =
-        || idempotency.operation("charge").key("k").no_payload().replay_errors::<Declined>();
+    let operation = || idempotency.charging().replay_errors::<Declined>();
     assert_eq!(handlers(decline_kept(operation(), &runs).await), Declined { run: 1 });
     assert_eq!(store.record("charge#k").await["response"], raw::answer("json", "{\"run\":1}"));
     for _ in 0..2 {
@@ -157,8 +150,7 @@ impl serde::Serialize for Unwritable {
 async fn an_error_whose_serialization_panics_is_kept_without_itself() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation =
-        idempotency.operation("charge").key("k").no_payload().replay_errors::<Unwritable>();
+    let operation = idempotency.charging().replay_errors::<Unwritable>();
     let failed = operation.run(async |_| Err::<u32, _>(Unwritable)).await;
     assert!(matches!(failed, Err(RunError::Handler(Unwritable))), "{failed:?}");
     let record = store.record("charge#k").await;
@@ -206,10 +198,9 @@ async fn a_failure_kept_without_its_error_stays_failed() {
 #[tokio::test]
 async fn an_error_too_large_to_keep_is_kept_without_itself() {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
+    let idempotency = store.by(&Link::default(), in_record);
     let run = async || {
-        let operation =
-            idempotency.operation("charge").key("k").no_payload().replay_errors::<String>();
+        let operation = idempotency.charging().replay_errors::<String>();
         let failing = operation.run(async |_| {
             runs.add();
             Err::<(), _>("x".repeat(400 * 1024))
@@ -239,11 +230,9 @@ async fn a_panic_goes_on_and_frees_the_key() {
     for at_once in [true, false] {
         let (store, runs) = (Store::open().await, Runs::default());
         let idempotency = store.idempotency();
-        panicking(idempotency.operation("charge").key("k").no_payload(), at_once).await;
+        panicking(idempotency.charging(), at_once).await;
         assert!(store.is_released("charge#k").await);
-        let next =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-        assert_eq!(next, executed(1, 2));
+        assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 2));
     }
 }
 

@@ -8,7 +8,7 @@ use dynamodb_idempotency::{
 use crate::loss::commit_doubt::hasty;
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, number, status};
-use crate::support::{Act, Gate, Link, Runs, Store, kind};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, kind};
 
 type Charged = Result<Outcome<String>, RunError<String>>;
 
@@ -25,7 +25,7 @@ async fn committing(
     asked: &Runs,
     items: impl Fn() -> Vec<TransactWriteItem>,
 ) -> Charged {
-    let operation = idempotency.operation("charge").key("k").no_payload().reconcile(async |_| {
+    let operation = idempotency.charging().reconcile(async |_| {
         asked.add();
         Ok(Reconciled::Commit { answer: "found".to_owned(), items: items() })
     });
@@ -80,7 +80,7 @@ async fn invalid_items_and_an_answer_without_room_write_nothing() {
     let invalid = error(committing(&idempotency, &asked, none).await);
     assert_eq!(invalid.kind(), ErrorKind::InvalidTransaction);
     let text: String = std::iter::repeat_with(fastrand::alphanumeric).take(900_000).collect();
-    let operation = idempotency.operation("charge").key("k").no_payload().reconcile(async |_| {
+    let operation = idempotency.charging().reconcile(async |_| {
         let items = vec![count(store.table(), "effect")];
         Ok::<_, String>(Reconciled::Commit { answer: text.clone(), items })
     });

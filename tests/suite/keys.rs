@@ -6,7 +6,7 @@ use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::{ErrorKind, Scope};
 
 use crate::support::raw::{key, text};
-use crate::support::{Runs, Store, charge, executed, replayed};
+use crate::support::{Charging, Runs, Store, charge, executed, replayed};
 
 #[tokio::test]
 async fn keys_and_tenants_of_any_letters_never_meet() {
@@ -93,8 +93,7 @@ async fn an_operation_inside_another_has_a_record_of_its_own() {
     for _ in 0..2 {
         let operation = idempotency.operation("order").key("k").no_payload();
         let answer = operation.run(async |execution| {
-            let charged =
-                charge(idempotency.operation("charge").key("k").no_payload(), &inner).await;
+            let charged = charge(idempotency.charging(), &inner).await;
             outer.add();
             assert_eq!(execution.attempt(), outer.count());
             if outer.count() == 1 { Err("declined") } else { Ok(charged.unwrap().is_replayed()) }

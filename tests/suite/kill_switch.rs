@@ -11,7 +11,8 @@ use dynamodb_idempotency::{
 use crate::support::effects::{count, debit};
 use crate::support::raw::{self, Item};
 use crate::support::{
-    Act, Declined, Link, Runs, Store, charge, commit_kind, decline, decline_kept, handlers, kind,
+    Act, Charging, Declined, Link, Runs, Store, charge, commit_kind, decline, decline_kept,
+    handlers, kind,
 };
 
 fn off(store: &Store, link: &Link) -> Idempotency {
@@ -30,7 +31,7 @@ async fn every_repeat_runs_and_nothing_is_sent() {
         let outcome = charge(idempotency.operation("charge").key("k").payload(&run), &runs).await;
         assert_eq!(outcome.unwrap(), Outcome::Unprotected(format!("run {run}, attempt 0")));
     }
-    let outcome = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let outcome = idempotency.charging().run(async |execution| {
         assert!(!execution.is_protected() && !execution.is_lease_lost());
         execution.step("reserve", async { Ok::<_, Infallible>(1) }).await.unwrap();
         Ok::<_, Infallible>(1)
@@ -48,9 +49,9 @@ async fn what_is_stored_is_neither_replayed_nor_changed() {
         let (link, runs) = (Link::default(), Runs::default());
         store.put(item.clone()).await;
         let idempotency = off(&store, &link);
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+        charge(idempotency.charging(), &runs).await.unwrap();
         let hook = async |_| Ok::<_, Infallible>(Reconciled::<String, Infallible>::Refuse);
-        let reconciled = idempotency.operation("charge").key("k").no_payload().reconcile(hook);
+        let reconciled = idempotency.charging().reconcile(hook);
         reconciled.run(async |_| Ok::<_, Infallible>(format!("run {}", runs.add()))).await.unwrap();
         assert_eq!((runs.count(), store.record("charge#k").await), (2, item));
         nothing_was_sent(&link);
@@ -63,12 +64,7 @@ async fn failures_are_the_handlers_own_and_leave_nothing() {
     let idempotency = off(&store, &link);
     for failure in [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }] {
         for _ in 0..2 {
-            let operation = idempotency
-                .operation("charge")
-                .policy(|p| p.failure(failure))
-                .unwrap()
-                .key("k")
-                .no_payload();
+            let operation = idempotency.charging_by(|p| p.failure(failure));
             handlers(decline(operation, &runs).await);
         }
     }
@@ -102,8 +98,7 @@ async fn nothing_is_refused_for_its_key_or_its_payload() {
 async fn a_deadline_that_is_over_refuses_nothing() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = off(&store, &link);
-    let operation =
-        || idempotency.operation("charge").key("k").no_payload().deadline(link.clock.in_secs(-5));
+    let operation = || idempotency.charging().deadline(link.clock.in_secs(-5));
     assert!(matches!(charge(operation(), &runs).await, Ok(Outcome::Unprotected(_))));
     nothing_was_sent(&link);
     let commit = operation().run(async |execution| {
@@ -123,7 +118,7 @@ async fn a_deadline_that_is_over_refuses_nothing() {
 async fn derived_keys_stay_the_same() {
     let store = Store::open().await;
     let derived = async |idempotency: &Idempotency| {
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let key = operation.run(async |execution| {
             execution.discard();
             Ok::<_, Infallible>(execution.derive_key("card").uuid())
@@ -138,7 +133,7 @@ async fn derived_keys_stay_the_same() {
 async fn a_second_commit_is_refused() {
     let store = Store::open().await;
     let idempotency = off(&store, &Link::default());
-    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let run = idempotency.charging().run(async |execution| {
         execution.commit("first", [count(store.table(), "effect")]).await?;
         let second = execution.commit("second", [count(store.table(), "effect")]).await;
         assert_eq!(commit_kind(&second), ErrorKind::AlreadyCommitted);
@@ -152,13 +147,12 @@ async fn a_second_commit_is_refused() {
 async fn the_outcome_of_a_dropped_commit_is_unknown() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
-    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let run = idempotency.charging().run(async |execution| {
         let commit = execution.commit("done", [count(store.table(), "effect")]);
         drop(futures::poll!(std::pin::pin!(commit)));
         Ok::<_, Error>("done".to_owned())
     });
-    let error = run.await.unwrap_err();
-    assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::OutcomeUnknown);
+    assert_eq!(run.await.unwrap_err().idempotency().unwrap().kind(), ErrorKind::OutcomeUnknown);
 }
 
 /// The business's own writes, and no record with them.
@@ -167,14 +161,14 @@ async fn commits_write_the_effect_each_time_and_no_record() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let run = operation.run_with_outcome(async |execution| {
             execution.commit("done", [count(store.table(), "effect")]).await?;
             Ok::<_, Error>("done".to_owned())
         });
         assert_eq!(run.await.unwrap().into_inner(), "done");
     }
-    let empty = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let empty = idempotency.charging().run(async |execution| {
         execution.commit("done", []).await?;
         Ok::<_, Error>("done".to_owned())
     });
@@ -201,8 +195,7 @@ async fn no_codec_is_asked_and_no_answer_is_too_large() {
     let builder = store.builder(&Link::default()).disabled();
     let builder = builder.answer_codec(Broken(asked.clone()));
     let idempotency = builder.policy(|policy| policy.max_answer_bytes(1024)).build().unwrap();
-    let (operation, long) =
-        (|| idempotency.operation("charge").key("k").no_payload(), "x".repeat(2048));
+    let (operation, long) = (|| idempotency.charging(), "x".repeat(2048));
     charge(operation(), &runs).await.unwrap();
     let committed = operation().run(async |execution| {
         execution.commit(&long, [count(store.table(), "effect")]).await?;
@@ -224,7 +217,7 @@ async fn a_failed_condition_of_a_commit_has_its_own_index() {
     let store = Store::open().await;
     store.deposit("empty", 0).await;
     let idempotency = off(&store, &Link::default());
-    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let run = idempotency.charging().run(async |execution| {
         let items = [count(store.table(), "effect"), debit(store.table(), "empty", 5)];
         execution.commit("done", items).await?;
         Ok("done".to_owned())
@@ -240,7 +233,7 @@ async fn a_transaction_is_written_each_time_without_its_record() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
     for _ in 0..2 {
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let run = operation.run_transaction_with_outcome(async || {
             Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "effect")]))
         });
@@ -249,15 +242,13 @@ async fn a_transaction_is_written_each_time_without_its_record() {
     assert_eq!((store.counted("effect").await, store.item("charge#k").await), (2, None));
 
     store.deposit("empty", 0).await;
-    let poor = idempotency.operation("charge").key("k").no_payload().run_transaction_with_outcome(
-        async || {
-            Ok::<_, Infallible>(
-                Transaction::new(7)
-                    .items([debit(store.table(), "empty", 5)])
-                    .on_condition_failed(|failed| Some(if failed.index() == 0 { 8 } else { 9 })),
-            )
-        },
-    );
+    let poor = idempotency.charging().run_transaction_with_outcome(async || {
+        Ok::<_, Infallible>(
+            Transaction::new(7)
+                .items([debit(store.table(), "empty", 5)])
+                .on_condition_failed(|failed| Some(if failed.index() == 0 { 8 } else { 9 })),
+        )
+    });
     assert_eq!(poor.await.unwrap(), Outcome::Unprotected(8));
     assert_eq!(store.item("charge#k").await, None);
 }
@@ -268,18 +259,13 @@ async fn an_effect_that_is_not_confirmed_is_unknown() {
     let (store, link) = (Store::open().await, Link::without_retries());
     let idempotency = off(&store, &link);
     link.wire.every("TransactWriteItems", Act::LoseResponse);
-    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let run = idempotency.charging().run(async |execution| {
         execution.commit("done", [count(store.table(), "effect")]).await?;
         Ok::<_, Error>("done".to_owned())
     });
-    let error = run.await.unwrap_err();
-    assert_eq!(error.idempotency().unwrap().kind(), ErrorKind::OutcomeUnknown);
-    let operation = idempotency
-        .operation("charge")
-        .policy(|p| p.completion_timeout(std::time::Duration::from_secs(1)))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    assert_eq!(run.await.unwrap_err().idempotency().unwrap().kind(), ErrorKind::OutcomeUnknown);
+    let operation =
+        idempotency.charging_by(|p| p.completion_timeout(std::time::Duration::from_secs(1)));
     let run = operation.run_transaction(async || {
         Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "other")]))
     });
@@ -301,15 +287,12 @@ async fn preflight_asks_nothing_and_says_so() {
 #[tokio::test]
 async fn on_again_everything_is_as_before() {
     let (store, runs) = (Store::open().await, Runs::default());
-    charge(off(&store, &Link::default()).operation("charge").key("k").no_payload(), &runs)
-        .await
-        .unwrap();
+    charge(off(&store, &Link::default()).charging(), &runs).await.unwrap();
     let items: Vec<Item> =
         store.raw.scan().table_name(store.table()).send().await.unwrap().items.unwrap_or_default();
     assert_eq!(items, []);
     let on = store.idempotency();
-    charge(on.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    let again = charge(on.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert!(again.is_replayed());
+    charge(on.charging(), &runs).await.unwrap();
+    assert!(charge(on.charging(), &runs).await.unwrap().is_replayed());
     assert_eq!(runs.count(), 2);
 }

@@ -5,14 +5,16 @@ use std::convert::Infallible;
 use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Outcome, Transaction};
 
 use crate::support::effects::count;
-use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind, raw, replayed};
+use crate::support::{
+    Act, Charging, Gate, Link, Runs, Store, charge, executed, kind, raw, replayed,
+};
 
 fn keeping(store: &Store, link: &Link) -> Idempotency {
     store.builder(link).local_cache(1 << 20).build().unwrap()
 }
 
 fn on(idempotency: &Idempotency) -> Call {
-    idempotency.operation("charge").key("k").no_payload()
+    idempotency.charging()
 }
 
 /// Another request under the same key. It runs once an operator has released the key.

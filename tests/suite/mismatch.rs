@@ -5,7 +5,9 @@ use std::time::UNIX_EPOCH;
 use dynamodb_idempotency::{ErrorKind, Fingerprint};
 use serde_json::json;
 
-use crate::support::{Runs, Store, charge, decline, executed, handlers, kind, raw, replayed};
+use crate::support::{
+    Charging, Runs, Store, charge, decline, executed, handlers, kind, raw, replayed,
+};
 
 #[tokio::test]
 async fn another_payload_under_a_used_key_is_refused_and_does_not_run() {
@@ -29,7 +31,7 @@ async fn another_payload_under_a_used_key_is_refused_and_does_not_run() {
 async fn without_a_payload_each_call_gets_the_first_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let call = || idempotency.operation("charge").key("k").no_payload();
+    let call = || idempotency.charging();
     assert_eq!(charge(call(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(charge(call(), &runs).await.unwrap(), replayed(1, 1));
     let other = idempotency.operation("charge").key("k").payload(&());

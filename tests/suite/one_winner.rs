@@ -7,7 +7,7 @@ use dynamodb_idempotency::{ErrorKind, Idempotency, Outcome};
 use futures::future::join_all;
 
 use crate::support::work::Charged;
-use crate::support::{Act, Gate, Link, Runs, Store, charge};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, charge};
 
 const CALLERS: u32 = 200;
 
@@ -18,9 +18,7 @@ async fn race(idempotency: &Idempotency, link: &Link, runs: &Runs) -> Vec<Charge
     link.wire.every("PutItem", Act::HoldRequest(gate.clone()));
     let callers = (0..CALLERS).map(|_| {
         let (idempotency, runs) = (idempotency.clone(), runs.clone());
-        tokio::spawn(async move {
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-        })
+        tokio::spawn(async move { charge(idempotency.charging(), &runs).await })
     });
     let callers: Vec<_> = callers.collect();
     gate.reached_by(CALLERS).await;

@@ -15,7 +15,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::faq::invalid;
 use crate::support::effects::{count, debit};
 use crate::support::panicking::{ErrorPanicsWhenDropped, PanickingError, PanicsWhenDropped};
-use crate::support::{Act, Link, Runs, Store, crates, handlers, kind, not_run, not_stored, raw};
+use crate::support::{
+    Act, Charging, Link, Runs, Store, crates, handlers, kind, not_run, not_stored, raw,
+};
 
 /// Its serialization panics.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,19 +47,14 @@ async fn panics<F: Future>(call: F) {
 
 fn retained(idempotency: &Idempotency) -> Call {
     let retain = Failure::Retain { max_attempts: 5 };
-    idempotency
-        .operation("charge")
-        .policy(|policy| policy.failure(retain))
-        .unwrap()
-        .key("k")
-        .no_payload()
+    idempotency.charging_by(|policy| policy.failure(retain))
 }
 
 #[tokio::test]
 async fn a_handler_that_panics_has_failed() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("charge").key("k").no_payload();
+    let operation = || idempotency.charging();
     panics(operation().run(async |_| -> Result<(), String> { panic!("user code") })).await;
     assert!(store.is_released("charge#k").await);
     panics(retained(&idempotency).run(async |_| -> Result<(), String> { panic!("user code") }))
@@ -71,7 +68,7 @@ async fn a_hook_that_panics_changes_nothing() {
     store.put(raw::abandoned("charge#k")).await;
     let idempotency = store.over(&link);
     let hook = async |_| -> Result<Reconciled<u32, String>, String> { panic!("user code") };
-    let operation = idempotency.operation("charge").key("k").no_payload().reconcile(hook);
+    let operation = idempotency.charging().reconcile(hook);
     panics(operation.run(async |_| Ok::<u32, String>(1))).await;
     assert_eq!(store.record("charge#k").await, raw::abandoned("charge#k"));
 }
@@ -81,7 +78,7 @@ async fn an_answer_whose_serialization_panics_completes_its_operation() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let run = || {
-        idempotency.operation("charge").key("k").no_payload().run(async |_| {
+        idempotency.charging().run(async |_| {
             runs.add();
             Ok::<_, String>(Unwritable)
         })
@@ -96,8 +93,7 @@ async fn an_error_whose_serialization_panics_is_kept_without_its_text() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let run = || {
-        let operation =
-            idempotency.operation("charge").key("k").no_payload().replay_errors::<Unwritable>();
+        let operation = idempotency.charging().replay_errors::<Unwritable>();
         operation.run(async |_| {
             runs.add();
             Err::<(), _>(Unwritable)
@@ -114,7 +110,7 @@ async fn a_hooks_answer_whose_serialization_panics_completes_the_operation() {
     let idempotency = store.idempotency();
     let run = || {
         let hook = async |_| Ok::<_, String>(Reconciled::Completed(Unwritable));
-        let operation = idempotency.operation("charge").key("k").no_payload().reconcile(hook);
+        let operation = idempotency.charging().reconcile(hook);
         operation.run(async |_| {
             runs.add();
             Ok::<_, String>(Unwritable)
@@ -129,7 +125,7 @@ async fn a_step_whose_result_panics_when_it_is_serialized_never_runs_again() {
     let (store, effects) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let attempt = async || {
-        let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let run = idempotency.charging().run(async |execution| {
             let work = async {
                 effects.add();
                 Ok::<_, Infallible>(Unwritable)
@@ -150,7 +146,7 @@ async fn a_step_whose_result_panics_when_it_is_serialized_never_runs_again() {
 async fn a_commit_whose_answer_panics_when_it_is_serialized_is_not_sent() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
-    let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let run = idempotency.charging().run(async |execution| {
         execution.commit(&Unwritable, [count(store.table(), "effect")]).await
     });
     assert!(invalid(&handlers(run.await)).starts_with("the answer cannot be serialized: "));
@@ -162,10 +158,9 @@ async fn a_transaction_whose_answer_panics_when_it_is_serialized_is_not_sent() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     let items = [count(store.table(), "effect")];
-    let run =
-        idempotency.operation("charge").key("k").no_payload().run_transaction(async || {
-            Ok::<_, Infallible>(Transaction::new(Unwritable).items(items))
-        });
+    let run = idempotency
+        .charging()
+        .run_transaction(async || Ok::<_, Infallible>(Transaction::new(Unwritable).items(items)));
     assert!(invalid(&crates(run.await)).starts_with("the answer cannot be serialized: "));
     assert_eq!(link.wire.requests(), [""; 0]);
 }
@@ -174,7 +169,7 @@ async fn a_transaction_whose_answer_panics_when_it_is_serialized_is_not_sent() {
 async fn a_transaction_whose_closure_panics_writes_nothing() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let build = async || -> Result<Transaction<u32>, Infallible> { panic!("user code") };
     panics(operation.run_transaction(build)).await;
     assert_eq!(link.wire.requests(), [""; 0]);
@@ -187,7 +182,7 @@ async fn a_transaction_whose_on_condition_failed_panics_is_not_applied_later() {
     store.deposit("alice", 1).await;
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::LoseRequest);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let items = [count(store.table(), "effect"), debit(store.table(), "alice", 5)];
     let transaction = Transaction::new(1).items(items);
     let transaction = transaction.on_condition_failed(|_| panic!("user code"));
@@ -241,7 +236,7 @@ async fn an_answer_whose_codec_panics_completes_its_operation() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = store.builder(&link).answer_codec(broken).build().unwrap();
         let run = || {
-            let operation = idempotency.operation("charge").key("k").no_payload();
+            let operation = idempotency.charging();
             operation.run(async |_| Ok::<_, String>(runs.add()))
         };
         assert_eq!(run().await.unwrap(), 1);
@@ -254,9 +249,7 @@ async fn a_commit_whose_codec_panics_is_not_sent() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.builder(&link).answer_codec(Broken::Encode).build().unwrap();
     let run = idempotency
-        .operation("charge")
-        .key("k")
-        .no_payload()
+        .charging()
         .run(async |execution| execution.commit(&1, [count(store.table(), "effect")]).await);
     assert!(
         invalid(&handlers(run.await)).starts_with("the answer's AnswerCodec could not encode it: ")
@@ -269,7 +262,7 @@ async fn a_stored_answer_whose_deserialization_panics_stays_stored() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let run = || {
-        idempotency.operation("charge").key("k").no_payload().run(async |_| {
+        idempotency.charging().run(async |_| {
             runs.add();
             Ok::<_, String>(Unreadable)
         })
@@ -309,8 +302,7 @@ async fn what_a_handler_returned_is_stored_though_its_destructor_panics() {
             runs.add();
             PanicsWhenDropped::returns(Ok::<_, Infallible>("paid".to_owned()))
         };
-        let answer =
-            idempotency.operation("charge").key("k").no_payload().run(handler).await.unwrap();
+        let answer = idempotency.charging().run(handler).await.unwrap();
         assert_eq!((answer.as_str(), runs.count()), ("paid", 1));
     }
 }
@@ -324,13 +316,13 @@ async fn what_a_step_returned_is_stored_though_its_destructor_panics() {
         execution.step("charge", work).await.unwrap();
         Err::<(), _>("the handler fails after the step")
     };
-    let call = || idempotency.operation("charge").key("k").no_payload().run(handler);
+    let call = || idempotency.charging().run(handler);
     call().await.unwrap_err();
     let second = async |execution: Execution| {
         let work = async { panic!("the step runs again") };
         Ok::<u32, &str>(execution.step::<u32, Infallible>("charge", work).await.unwrap())
     };
-    idempotency.operation("charge").key("k").no_payload().run(second).await.unwrap();
+    idempotency.charging().run(second).await.unwrap();
     assert_eq!(runs.count(), 1);
 }
 
@@ -356,7 +348,7 @@ async fn a_panic_whose_value_panics_when_it_is_dropped_is_a_panic_like_others() 
     }
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let call = || idempotency.operation("charge").key("k").no_payload();
+    let call = || idempotency.charging();
     call().run(async |_| Ok::<_, Infallible>(Answer)).await.unwrap();
     let repeat = call().run(async |_| Ok::<_, Infallible>(Answer)).await;
     assert_eq!(kind(repeat), ErrorKind::AnswerUnavailable);

@@ -6,7 +6,7 @@ use dynamodb_idempotency::policy::{Failure, FirstRequest, Outage, Takeover};
 use dynamodb_idempotency::{ErrorKind, Idempotency, Policy};
 
 use crate::support::raw::{self, Item, OTHER_OWNER, text};
-use crate::support::{Act, Link, Runs, Store, charge, kind};
+use crate::support::{Act, Charging, Link, Runs, Store, charge, kind};
 
 fn open(policy: Policy) -> Policy {
     policy
@@ -35,7 +35,7 @@ fn gone_after_a_read(store: &Store, link: &Link) -> Idempotency {
     link.wire.next("GetItem", Act::Deliver);
     link.wire.every("GetItem", Act::LoseRequest);
     link.wire.every("PutItem", Act::LoseRequest);
-    store.builder(link).policy(open).build().unwrap()
+    store.by(link, open)
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn no_call_runs_unprotected_after_its_read_showed_an_owner() {
     let (link, runs) = (Link::without_retries(), Runs::default());
     let store = with_record(raw::pending("charge#k")).await;
     let process = gone_after_a_read(&store, &link);
-    let refused = kind(charge(process.operation("charge").key("k").no_payload(), &runs).await);
+    let refused = kind(charge(process.charging(), &runs).await);
     // "In progress" may be wrong: what was read may have been over.
     assert_eq!(refused, ErrorKind::Unavailable);
     assert_eq!(

@@ -12,8 +12,8 @@ use dynamodb_idempotency::{
 
 use crate::support::raw::{number, s, status, text, with};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, handlers, in_record, kind, raw,
-    replayed,
+    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, handlers, in_record,
+    kind, raw, replayed,
 };
 
 type Word = Reconciled<String, Declined>;
@@ -48,8 +48,7 @@ async fn asking<Fut: Future<Output = Result<Word, Declined>> + Send>(
     asked: &Asked,
     hook: impl Fn(Abandoned) -> Fut + Send + Sync,
 ) -> Charged {
-    let operation =
-        idempotency.operation("charge").key("k").no_payload().replay_errors::<Declined>();
+    let operation = idempotency.charging().replay_errors::<Declined>();
     operation
         .reconcile(|abandoned| {
             asked.hook.add();
@@ -139,7 +138,7 @@ async fn a_hook_sees_what_the_record_tells() {
     assert_eq!(seen.step::<String>("mail").unwrap(), None);
     let error = seen.step::<String>("reserve").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AnswerUnreadable);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let key = operation.run(async |execution| Ok::<_, String>(execution.derive_key("c").hex()));
     assert_eq!(key.await.unwrap(), seen.derive_key("c").hex());
 }
@@ -150,7 +149,7 @@ async fn an_operation_that_is_to_run_is_taken_over_with_its_steps() {
     let steps = raw::map("reserve", s("7"));
     store.put(with(raw::abandoned("charge#k"), "steps", steps)).await;
     let idempotency = store.over(&link);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let outcome = operation
         .reconcile(|_| async {
             runs.add();
@@ -215,11 +214,7 @@ async fn after_a_failure_the_policy_says_what_comes() {
         let idempotency = store.idempotency();
         let call = async || {
             idempotency
-                .operation("charge")
-                .policy(|policy| policy.failure(failure))
-                .unwrap()
-                .key("k")
-                .no_payload()
+                .charging_by(|policy| policy.failure(failure))
                 .reconcile(|_| async {
                     asked.hook.add();
                     Ok(Reconciled::<u32, &str>::Failed("declined"))
@@ -246,9 +241,8 @@ async fn a_hook_has_its_say_where_the_policy_forbids_takeovers() {
     for (word, expected) in [(found(), "found"), (Reconciled::Execute, "attempt 2")] {
         let (store, asked) = (abandoned().await, Asked::default());
         let reject = |policy: dynamodb_idempotency::Policy| policy.takeover(Takeover::Reject);
-        let idempotency = store.builder(&Link::default()).policy(reject).build().unwrap();
-        let outcome = with_hook(&idempotency, &asked, word).await.unwrap();
-        assert_eq!(outcome.into_inner(), expected);
+        let idempotency = store.by(&Link::default(), reject);
+        assert_eq!(with_hook(&idempotency, &asked, word).await.unwrap().into_inner(), expected);
     }
 }
 
@@ -259,7 +253,7 @@ async fn a_hook_is_dropped_before_the_deadline() {
     let before = store.record("charge#k").await;
     let idempotency = store.over(&link);
     let deadline = link.clock.in_secs(2);
-    let operation = idempotency.operation("charge").key("k").no_payload().deadline(deadline);
+    let operation = idempotency.charging().deadline(deadline);
     let result = operation
         .reconcile(|_| std::future::pending::<Result<Reconciled<u32, String>, String>>())
         .run(never::<u32>);
@@ -381,8 +375,7 @@ async fn a_word_whose_write_was_lost_is_written_once_and_known_as_ones_own() {
 async fn what_the_hook_has_found_done_is_not_run_when_the_store_goes_away() {
     let (store, link, asked) = (abandoned().await, Link::without_retries(), Asked::default());
     let before = store.record("charge#k").await;
-    let builder = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.outage(Outage::Open));
     let result = asking(&idempotency, &asked, async |_| {
         link.wire.down(Act::LoseRequest);
         Ok(found())
@@ -394,9 +387,9 @@ async fn what_the_hook_has_found_done_is_not_run_when_the_store_goes_away() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_stored_is_given_once_and_completes_the_operation() {
     let store = abandoned().await;
-    let idempotency = store.builder(&Link::default()).policy(in_record).build().unwrap();
+    let idempotency = store.by(&Link::default(), in_record);
     let call = async || {
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let hook = |_| async { Ok::<_, String>(Reconciled::Completed("x".repeat(400 * 1024))) };
         operation.reconcile(hook).run_with_outcome(never::<String>).await
     };
@@ -428,7 +421,7 @@ async fn a_clone_of_an_operation_is_the_same_operation() {
 async fn an_owner_that_comes_back_gets_the_hooks_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
+    let first = charge_held(owner.charging(), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
         let outcome = with_hook(&taker, &Asked::default(), found()).await.unwrap();
@@ -436,7 +429,7 @@ async fn an_owner_that_comes_back_gets_the_hooks_answer() {
         gate.open();
     });
     assert_eq!(first.unwrap(), Outcome::Replayed("found".to_owned()));
-    let repeat = charge(owner.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    let repeat = charge(owner.charging(), &runs).await.unwrap();
     assert_eq!(repeat, Outcome::Replayed("found".to_owned()));
     assert_ne!(repeat, replayed(1, 1));
     assert_eq!(text(&store.record("charge#k").await, "status"), "COMPLETED");

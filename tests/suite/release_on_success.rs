@@ -91,8 +91,7 @@ async fn a_lost_response_of_the_release_changes_nothing_for_the_caller() {
 async fn a_release_that_is_never_confirmed_does_not_change_the_answer() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let timeout = Duration::from_millis(300);
-    let builder = store.builder(&link).policy(|policy| policy.completion_timeout(timeout));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.completion_timeout(timeout));
     link.wire.every("UpdateItem", Act::LoseRequest);
     assert_eq!(charge(releasing(&idempotency), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(store.status("report#k").await.as_deref(), Some("PENDING"));

@@ -1,18 +1,17 @@
 //! A completed operation gives its answer again, byte for byte, and runs no more.
 
 use crate::support::raw::{self, number, status, text};
-use crate::support::{Runs, Store, charge};
+use crate::support::{Charging, Runs, Store, charge};
 use dynamodb_idempotency::Outcome;
 
 #[tokio::test]
 async fn a_repeat_gets_the_first_answer_and_does_not_run() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let first = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    let first = charge(idempotency.charging(), &runs).await.unwrap();
     assert_eq!(first, Outcome::Executed("run 1, attempt 1".to_owned()));
     for _ in 0..3 {
-        let repeat =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+        let repeat = charge(idempotency.charging(), &runs).await.unwrap();
         assert!(repeat.is_replayed());
         assert_eq!(repeat.into_inner(), "run 1, attempt 1");
     }
@@ -23,7 +22,7 @@ async fn a_repeat_gets_the_first_answer_and_does_not_run() {
 async fn the_stored_record_has_the_documented_layout() {
     let (store, runs) = (Store::open().await, Runs::default());
     let before = raw::now();
-    charge(store.idempotency().operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(store.idempotency().charging(), &runs).await.unwrap();
     let record = store.record("charge#k").await;
     let mut names: Vec<&str> = record.keys().map(String::as_str).collect();
     names.sort_unstable();

@@ -8,7 +8,7 @@ use dynamodb_idempotency::policy::{KeyForm, Takeover};
 use dynamodb_idempotency::{ErrorKind, Outcome, Policy, Scope};
 
 use crate::support::raw::{self, map, n, s, with};
-use crate::support::{Act, Gate, Link, Runs, Store, charge, executed, kind};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, charge, executed, kind};
 
 /// Copies all items, as `idempotency copy` does.
 async fn copy(from: &Store, to: &Store) -> Vec<Copied> {
@@ -69,12 +69,10 @@ async fn filling_a_table_up_brings_back_what_is_gone_and_leaves_what_is_there() 
 #[tokio::test]
 async fn a_completion_after_the_backup_wins_over_the_restored_lease() {
     let (old, restored, runs) = (Store::open().await, Store::open().await, Runs::default());
-    charge(old.idempotency().operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(old.idempotency().charging(), &runs).await.unwrap();
     restored.put(raw::abandoned("charge#k")).await;
     assert_eq!(copy(&old, &restored).await, [Copied::Replaced]);
-    let outcome = charge(restored.idempotency().operation("charge").key("k").no_payload(), &runs)
-        .await
-        .unwrap();
+    let outcome = charge(restored.idempotency().charging(), &runs).await.unwrap();
     assert!(matches!(outcome, Outcome::Replayed(_)), "{outcome:?}");
     assert_eq!(runs.count(), 1);
 }
@@ -135,7 +133,7 @@ async fn a_forced_block_whose_response_is_lost_has_replaced_the_record() {
     assert!(matches!(blocked, Blocked::Replaced(_)), "{blocked:?}");
     let again = admin.force_block(&scope, "k", KeyForm::Verbatim, day).await.unwrap();
     assert!(matches!(again, Blocked::Exists(_)), "{again:?}");
-    let ran = charge(store.idempotency().operation("charge").key("k").no_payload(), &runs).await;
+    let ran = charge(store.idempotency().charging(), &runs).await;
     assert_eq!((kind(ran), runs.count()), (ErrorKind::Mismatch, 0));
 }
 
@@ -149,7 +147,7 @@ async fn a_failure_does_not_replace_a_release_by_hand() {
     let released = tool.admin().release(&record.unwrap().expect("a record")).await.unwrap();
     assert!(matches!(released, Released::Released), "{released:?}");
     assert_eq!(copy(&old, &restored).await, [Copied::Kept("RELEASED")]);
-    let ran = charge(restored.idempotency().operation("charge").key("k").no_payload(), &runs).await;
+    let ran = charge(restored.idempotency().charging(), &runs).await;
     assert_eq!((ran.is_ok(), runs.count()), (true, 1));
     // What has completed is final.
     let done = with(raw::completed("charge#k", "1"), "attempt", n(9));

@@ -2,12 +2,12 @@
 
 use dynamodb_idempotency::ErrorKind;
 
-use crate::support::{Link, Runs, Store, charge, kind, raw};
+use crate::support::{Charging, Link, Runs, Store, charge, kind, raw};
 
 #[tokio::test]
 async fn first_run_takes_two() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    charge(store.over(&link).operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(store.over(&link).charging(), &runs).await.unwrap();
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
 }
 
@@ -15,8 +15,7 @@ async fn first_run_takes_two() {
 async fn replay_takes_one() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::completed("charge#k", "\"stored\"")).await;
-    let answer =
-        charge(store.over(&link).operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    let answer = charge(store.over(&link).charging(), &runs).await.unwrap();
     assert_eq!((answer.into_inner().as_str(), runs.count()), ("stored", 0));
     assert_eq!(link.wire.requests(), ["PutItem"]);
 }
@@ -35,8 +34,7 @@ async fn mismatch_takes_one() {
 async fn in_progress_takes_one() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::pending("charge#k")).await;
-    let refused =
-        kind(charge(store.over(&link).operation("charge").key("k").no_payload(), &runs).await);
+    let refused = kind(charge(store.over(&link).charging(), &runs).await);
     assert!(matches!(refused, ErrorKind::InProgress { .. }));
     assert_eq!(link.wire.requests(), ["PutItem"]);
 }
@@ -45,7 +43,7 @@ async fn in_progress_takes_one() {
 async fn taking_over_takes_three() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::abandoned("charge#k")).await;
-    charge(store.over(&link).operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(store.over(&link).charging(), &runs).await.unwrap();
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
 }
 
@@ -53,10 +51,10 @@ async fn taking_over_takes_three() {
 async fn a_run_after_a_release_takes_one_more() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let failing = idempotency.operation("charge").key("k").no_payload();
+    let failing = idempotency.charging();
     failing.run(async |_| Err::<(), _>("declined")).await.unwrap_err();
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem"]);
     link.wire.forget();
-    charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(idempotency.charging(), &runs).await.unwrap();
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem", "PutItem"]);
 }

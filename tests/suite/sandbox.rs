@@ -10,7 +10,7 @@ use dynamodb_idempotency::{
     ErrorKind, Fingerprint, Idempotency, Outcome, RunError, Scope, TableSchema,
 };
 
-use crate::support::{Runs, charge, executed, is_in_progress, kind};
+use crate::support::{Charging, Runs, charge, executed, is_in_progress, kind};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -185,15 +185,11 @@ async fn leases_and_retentions_end_by_its_clock() {
     let record = sandbox.record("charge", "k");
     record.pending(MINUTE).await.unwrap();
     sandbox.clock().advance(Duration::from_secs(40));
-    assert!(is_in_progress(
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-    ));
+    assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
     sandbox.clock().advance(Duration::from_millis(30_500));
-    let taken = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
-    assert_eq!(taken.unwrap(), executed(1, 2));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 2));
     sandbox.clock().advance(Duration::from_secs(25 * 3600));
-    let again = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
-    assert_eq!(again.unwrap(), executed(2, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(2, 1));
 }
 
 /// A moved sandbox clock is not wrong, so no timestamp is corrected.
@@ -203,9 +199,7 @@ async fn callers_and_store_agree_on_its_clock() {
     let idempotency = sandbox.builder().policy(|p| p.lease(Lease::Fixed(MINUTE))).build().unwrap();
     sandbox.clock().advance(Duration::from_secs(7 * 24 * 3600));
     let run = idempotency
-        .operation("charge")
-        .key("k")
-        .no_payload()
+        .charging()
         .run(async |execution| Ok::<_, Infallible>(execution.lease_remaining() <= MINUTE));
     assert!(run.await.unwrap());
     let record = sandbox.record("charge", "k").read().await.unwrap().unwrap();
@@ -235,8 +229,7 @@ async fn what_cannot_be_is_an_error() {
     let error = sandbox.record("charge", "k").failed_with(&no_json).await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
     let colliding = TableSchema::default().partition_key("status");
-    let error = Sandbox::with_schema(colliding).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(Sandbox::with_schema(colliding).await.unwrap_err().kind(), ErrorKind::Configuration);
 }
 
 /// A sandbox without the codec can still change the state of such records.
@@ -262,15 +255,13 @@ async fn records_of_a_codec_are_met_as_any_others() {
 async fn a_clock_advances_by_at_most_a_thousand_years() {
     let sandbox = Sandbox::start().await.unwrap();
     let runs = Runs::default();
-    charge(sandbox.idempotency().operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(sandbox.idempotency().charging(), &runs).await.unwrap();
     for _ in 0..2 {
         sandbox.clock().advance(Duration::from_secs(u64::MAX));
         sandbox.clock().advance(Duration::MAX);
     }
     // The retention is over.
-    let again =
-        charge(sandbox.idempotency().operation("charge").key("k").no_payload(), &runs).await;
-    assert_eq!(again.unwrap(), executed(2, 1));
+    assert_eq!(charge(sandbox.idempotency().charging(), &runs).await.unwrap(), executed(2, 1));
     assert!(sandbox.record("charge", "k").read().await.unwrap().is_some());
 }
 
@@ -280,7 +271,7 @@ async fn a_tables_arn_is_refused_with_a_sentence() {
     let arn = format!("arn:aws:dynamodb:us-east-1:000000000000:table/{}", sandbox.table());
     let idempotency = Idempotency::builder(sandbox.client(), arn).enabled().build().unwrap();
     let runs = Runs::default();
-    let called = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+    let called = charge(idempotency.charging(), &runs).await;
     let called = called.unwrap_err().into_handler().unwrap_err();
     for error in [called, idempotency.create_table().await.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");

@@ -13,7 +13,8 @@ use tracing::Level;
 use crate::support::listener::Listener;
 use crate::support::raw::{s, with};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept, kind, raw,
+    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept,
+    kind, raw,
 };
 
 const ENDED: &str = "an idempotent call has ended";
@@ -48,11 +49,11 @@ fn outcomes(listener: &Listener) -> Vec<String> {
 }
 
 fn operation(idempotency: &Idempotency) -> Call {
-    idempotency.operation("charge").key("k").no_payload()
+    idempotency.charging()
 }
 
 fn policy_of(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Call {
-    idempotency.operation("charge").policy(change).unwrap().key("k").no_payload()
+    idempotency.charging_by(change)
 }
 
 #[tokio::test]
@@ -186,7 +187,7 @@ async fn the_outcome_of_an_outage_depends_on_the_policy() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let listener = Listener::start();
     let closed = store.over(&link);
-    let open = store.builder(&link).policy(|policy| policy.outage(Outage::Open)).build().unwrap();
+    let open = store.by(&link, |policy| policy.outage(Outage::Open));
     link.wire.down(Act::LoseRequest);
     charge(operation(&closed), &runs).await.unwrap_err();
     charge(operation(&open), &runs).await.unwrap();
@@ -247,8 +248,7 @@ async fn an_abandoned_operation_without_attempts_left_is_a_final_failure() {
     let idempotency = store.idempotency();
     store.put(raw::abandoned("charge#k")).await;
     let once = |policy: Policy| policy.failure(Failure::Retain { max_attempts: 1 });
-    let ran = charge(policy_of(&idempotency, once), &runs).await;
-    assert_eq!(kind(ran), ErrorKind::Failed);
+    assert_eq!(kind(charge(policy_of(&idempotency, once), &runs).await), ErrorKind::Failed);
     assert_eq!(outcomes(&listener), ["replay_failure"]);
 }
 

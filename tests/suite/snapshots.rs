@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::support::{Link, Runs, Store, charge, executed, replayed};
+use crate::support::{Charging, Link, Runs, Store, charge, executed, replayed};
 
 const THREE_DAYS: i64 = 3 * 24 * 3600;
 
@@ -146,7 +146,7 @@ async fn the_time_that_has_passed_is_known_before_the_first_call() {
 async fn no_answer_goes_into_the_snapshot() {
     let (store, runs, link) = (Store::open_in_real_time().await, Runs::default(), Link::default());
     let idempotency = store.builder(&link).local_cache(1 << 20).build().unwrap();
-    let on = || idempotency.operation("charge").key("k").no_payload();
+    let on = || idempotency.charging();
     charge(on(), &runs).await.unwrap();
     link.wire.forget();
     assert_eq!(charge(on(), &runs).await.unwrap(), replayed(1, 1));
@@ -202,7 +202,5 @@ async fn a_store_that_is_silent_after_the_restore_is_a_warning() {
     link.wire.next("GetItem", Act::LoseRequest);
     hooks.after_restore().await;
     assert_eq!(listener.logged(WARNING).len(), 1);
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
 }

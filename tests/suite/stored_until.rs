@@ -9,7 +9,7 @@ use dynamodb_idempotency::{Call, Execution, Outcome, Reconciled, RunError, Trans
 
 use crate::support::effects::count;
 use crate::support::raw::{self, number};
-use crate::support::{Act, Gate, Link, Store};
+use crate::support::{Act, Charging, Gate, Link, Store};
 
 type Answered = (Outcome<String>, Option<SystemTime>);
 
@@ -52,7 +52,7 @@ async fn of_a_new_answer_and_of_its_replay_it_is_that_of_the_record() {
             let builder = store.builder(&link);
             let builder = if has_cache { builder.local_cache(1 << 20) } else { builder };
             let idempotency = builder.build().unwrap();
-            let call = || idempotency.operation("charge").key("k").no_payload();
+            let call = || idempotency.charging();
             link.wire.next("PutItem", Act::Deliver);
             link.wire.next("PutItem", act.clone());
             let first = run(call()).await;
@@ -71,11 +71,11 @@ async fn of_a_new_answer_and_of_its_replay_it_is_that_of_the_record() {
 #[tokio::test]
 async fn of_an_answer_that_another_process_stored_it_is_the_same_from_the_cache() {
     let store = Store::open().await;
-    run(store.idempotency().operation("charge").key("k").no_payload()).await;
+    run(store.idempotency().charging()).await;
     let link = Link::default();
     let idempotency = store.builder(&link).local_cache(1 << 20).build().unwrap();
     for _ in 0..2 {
-        let replay = run(idempotency.operation("charge").key("k").no_payload()).await;
+        let replay = run(idempotency.charging()).await;
         assert_eq!(replay, (paid(Outcome::Replayed), expiry(&store).await));
     }
     assert_eq!(link.wire.requests().len(), 1);
@@ -87,7 +87,7 @@ async fn of_a_commit_and_a_transaction_it_is_that_of_the_record() {
         for commits in [true, false] {
             let (store, link) = (Store::open().await, Link::without_retries());
             let idempotency = store.over(&link);
-            let call = || idempotency.operation("charge").key("k").no_payload();
+            let call = || idempotency.charging();
             link.wire.next("TransactWriteItems", act.clone());
             let answered = async || {
                 if commits {
@@ -111,17 +111,16 @@ async fn of_a_commit_whose_future_was_dropped_it_is_that_of_the_record() {
     let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
     link.wire.next("TransactWriteItems", Act::HoldResponse(gate.clone()));
     let idempotency = store.over(&link);
-    let answered =
-        idempotency.operation("charge").key("k").no_payload().run_with_expiry(async |execution| {
-            tokio::select! {
-                biased;
-                committed = execution.commit("paid", [count(store.table(), "effect")]) => {
-                    panic!("too early: {committed:?}")
-                }
-                () = gate.reached() => {}
+    let answered = idempotency.charging().run_with_expiry(async |execution| {
+        tokio::select! {
+            biased;
+            committed = execution.commit("paid", [count(store.table(), "effect")]) => {
+                panic!("too early: {committed:?}")
             }
-            Ok::<_, Infallible>(String::new())
-        });
+            () = gate.reached() => {}
+        }
+        Ok::<_, Infallible>(String::new())
+    });
     let answered = answered.await.unwrap();
     assert_eq!(answered, (paid(Outcome::Executed), expiry(&store).await));
 }
@@ -133,7 +132,7 @@ async fn of_a_hooks_answer_it_is_that_of_the_record() {
             let (store, link) = (Store::open().await, Link::without_retries());
             store.put(raw::abandoned("charge#k")).await;
             let idempotency = store.over(&link);
-            let call = idempotency.operation("charge").key("k").no_payload();
+            let call = idempotency.charging();
             let call = call.reconcile(async |_| {
                 let answer = "paid".to_owned();
                 let write = if commits { "TransactWriteItems" } else { "PutItem" };
@@ -165,7 +164,7 @@ async fn of_a_record_whose_time_was_corrected_it_is_the_correct_one() {
             policy.lease(Lease::Fixed(seconds(100)))
         });
         let idempotency = builder.build().unwrap();
-        let call = || idempotency.operation("charge").key("k").no_payload();
+        let call = || idempotency.charging();
         let answered = call().run_with_expiry(async |_| {
             link.freeze(70);
             link.clock.advance(-AN_HOUR);
@@ -221,8 +220,7 @@ async fn of_an_answer_that_is_not_stored_there_is_none() {
     let outage = open.operation("charge").key("e").no_payload().run_with_expiry(handler).await;
     assert_eq!(nothing(outage), paid(Outcome::Unprotected));
 
-    let builder = store.builder(&Link::default()).policy(|policy| policy.max_answer_bytes(1024));
-    let small = builder.build().unwrap();
+    let small = store.by(&Link::default(), |policy| policy.max_answer_bytes(1024));
     let large = small
         .operation("charge")
         .key("f")

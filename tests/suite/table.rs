@@ -5,8 +5,8 @@ use dynamodb_idempotency::{ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, s};
 use crate::support::{
-    Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept, executed,
-    handlers,
+    Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept,
+    executed, handlers,
 };
 
 async fn described(store: &Store) -> TableDescription {
@@ -39,7 +39,7 @@ async fn the_default_table_has_one_key_and_its_ttl_on() {
 async fn making_a_table_again_changes_nothing() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(idempotency.charging(), &runs).await.unwrap();
     let before = store.record("charge#k").await;
     assert!(!idempotency.create_table().await.unwrap(), "it was there");
     assert_eq!(store.record("charge#k").await, before);
@@ -73,7 +73,7 @@ async fn a_composite_key_and_other_names_hold_the_same_record() {
     assert_eq!(keys(&described(&store).await), [("PK", KeyType::Hash), ("SK", KeyType::Range)]);
     assert_eq!(ttl(&store).await.as_deref(), Some("ttl.until"));
     let idempotency = store.idempotency();
-    charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    charge(idempotency.charging(), &runs).await.unwrap();
     let record = store.item_at(renamed_key("charge#k")).await.unwrap();
     let mut names: Vec<&str> = record.keys().map(String::as_str).collect();
     names.sort_unstable();
@@ -129,7 +129,7 @@ async fn a_record_without_the_ttl_attribute_is_an_error_that_names_it() {
     let builder = Idempotency::builder(store.client(&Link::default()), store.table());
     let schema = TableSchema::default().ttl_attribute("ttl");
     let renamed = builder.schema(schema).build().unwrap();
-    let error = charge(renamed.operation("charge").key("k").no_payload(), &runs).await.unwrap_err();
+    let error = charge(renamed.charging(), &runs).await.unwrap_err();
     let error = error.idempotency().expect("an error of the crate");
     assert_eq!(error.kind(), ErrorKind::UnknownRecord);
     assert!(error.to_string().contains("its attribute `ttl`"), "{error}");

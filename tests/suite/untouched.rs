@@ -4,18 +4,14 @@ use dynamodb_idempotency::policy::{Failure, Takeover};
 use dynamodb_idempotency::{ErrorKind, Policy};
 
 use crate::support::raw::{self, Item, with};
-use crate::support::{Runs, Store, charge, is_in_progress, kind};
+use crate::support::{Charging, Runs, Store, charge, is_in_progress, kind};
 
 /// Calls once with this record in the table; asserts that nothing ran and nothing changed.
 async fn refused(record: Item, policy: impl Fn(Policy) -> Policy) -> ErrorKind {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(record.clone()).await;
     let idempotency = store.idempotency();
-    let result = charge(
-        idempotency.operation("charge").policy(policy).unwrap().key("k").no_payload(),
-        &runs,
-    )
-    .await;
+    let result = charge(idempotency.charging_by(policy), &runs).await;
     assert_eq!(store.record("charge#k").await, record);
     assert_eq!(runs.count(), 0);
     kind(result)
@@ -47,8 +43,7 @@ async fn by_a_replay() {
     let record = raw::completed("charge#k", "\"stored\"");
     store.put(record.clone()).await;
     let idempotency = store.idempotency();
-    let replay =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    let replay = charge(idempotency.charging(), &runs).await.unwrap();
     assert_eq!((replay.into_inner().as_str(), runs.count()), ("stored", 0));
     assert_eq!(store.record("charge#k").await, record);
 }
@@ -59,7 +54,7 @@ async fn attributes_that_this_version_does_not_know_survive_a_takeover() {
     let later_versions = with(raw::abandoned("charge#k"), "steps", raw::answer("a", "b"));
     store.put(later_versions).await;
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     operation
         .run(async |_| {
             let record = store.record("charge#k").await;
@@ -79,8 +74,7 @@ async fn retry_after_is_between_one_and_five_seconds() {
         let store = Store::open().await;
         store.put(record).await;
         let idempotency = store.idempotency();
-        let result =
-            charge(idempotency.operation("charge").key("k").no_payload(), &Runs::default()).await;
+        let result = charge(idempotency.charging(), &Runs::default()).await;
         let error = result.unwrap_err();
         let retry_after = error.idempotency().unwrap().retry_after().unwrap();
         assert!(seconds.contains(&retry_after.as_secs()), "{left} ms: {retry_after:?}");

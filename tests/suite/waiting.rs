@@ -7,7 +7,7 @@ use dynamodb_idempotency::{Call, ErrorKind, Idempotency, KeyedOperation, Outcome
 
 use crate::support::gate::patiently;
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, handlers,
+    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, handlers,
     is_in_progress, kind, raw, replayed,
 };
 
@@ -28,7 +28,7 @@ async fn a_waiting_repeat_gets_the_running_ones_answer() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
     let (first, second, ()) = tokio::join!(
-        charge_held(owner.operation("charge").key("k").no_payload(), &runs, &handler),
+        charge_held(owner.charging(), &runs, &handler),
         async {
             handler.reached().await;
             charge(waiting(&waiter, LONG), &runs).await
@@ -46,7 +46,7 @@ async fn a_waiting_repeat_gets_the_running_ones_answer() {
 async fn a_waiting_repeat_runs_when_the_running_one_fails() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
-    let failing = owner.operation("charge").key("k").no_payload().run(async |_| {
+    let failing = owner.charging().run(async |_| {
         handler.pass().await;
         Err::<(), _>(Declined { run: runs.add() })
     });
@@ -100,8 +100,7 @@ async fn no_handler_starts_without_time_for_its_answer() {
             store.put(record.clone()).await;
         }
         let retain = |policy: Policy| policy.failure(Failure::Retain { max_attempts: 2 });
-        let operation =
-            || idempotency.operation("charge").policy(retain).unwrap().key("k").no_payload();
+        let operation = || idempotency.charging_by(retain);
         for _ in 0..2 {
             let soon = link.clock.in_secs(0) + Duration::from_millis(400);
             let result = charge(operation().deadline(soon), &runs).await;
@@ -146,9 +145,8 @@ async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
     link.wire.every("GetItem", Act::SERVER_ERROR);
     link.wire.every("UpdateItem", Act::LoseResponse);
     let wait = InProgress::Wait { timeout: Duration::from_secs(7200) };
-    let builder = store.builder(&link).policy(|policy| policy.in_progress(wait));
-    let idempotency = builder.build().unwrap();
-    let call = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let idempotency = store.by(&link, |policy| policy.in_progress(wait));
+    let call = charge(idempotency.charging(), &runs);
     let (result, ()) = tokio::join!(call, async {
         look.reached().await;
         link.wire.shift_date(3600);

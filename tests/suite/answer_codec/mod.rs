@@ -16,7 +16,7 @@ use dynamodb_idempotency::{
 };
 
 use crate::support::raw::{Item, s};
-use crate::support::{Link, Runs, Store, raw};
+use crate::support::{Charging, Link, Runs, Store, raw};
 
 const SECRET: &str = "DE02120300000000202051";
 
@@ -140,7 +140,7 @@ async fn charge(
     idempotency: &Idempotency,
     runs: &Runs,
 ) -> Result<Outcome<String>, RunError<String>> {
-    outcome(idempotency.operation("charge").key("k").no_payload(), runs).await
+    outcome(idempotency.charging(), runs).await
 }
 
 fn executed() -> Outcome<String> {
@@ -172,7 +172,7 @@ fn bytes(record: &Item) -> Vec<u8> {
 }
 
 async fn step(idempotency: &Idempotency, name: &str, runs: &Runs) -> Result<String, String> {
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let ran = operation.run(async |execution| {
         let work = async {
             runs.add();

@@ -10,7 +10,7 @@ use super::{
     strict,
 };
 use crate::support::raw::{map, s, with};
-use crate::support::{Link, Runs, Store, kind, raw};
+use crate::support::{Charging, Link, Runs, Store, kind, raw};
 
 #[tokio::test]
 async fn an_answer_that_was_copied_under_another_key_does_not_open() {
@@ -57,7 +57,7 @@ async fn answers_from_before_the_codec_are_read_unless_that_is_refused() {
 async fn a_plain_failure_is_not_replayed_where_plain_ones_are_refused() {
     let (store, mask) = plain(Way::Failure).await;
     let idempotency = strict(&store, &mask);
-    let operation = idempotency.operation("charge").key("k").no_payload().replay_errors::<String>();
+    let operation = idempotency.charging().replay_errors::<String>();
     let repeat = operation.run(async |_| -> Result<(), String> { panic!("it ran") }).await;
     assert_eq!(kind(repeat), ErrorKind::Failed);
 }
@@ -71,7 +71,7 @@ async fn a_plain_step_is_read_unless_that_is_refused() {
         let builder = masking(&store, &mask);
         let builder = if accepts { builder } else { builder.reject_plain_answers() };
         let idempotency = builder.build().unwrap();
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let step = operation.run(async |execution| {
             let work = async { Ok::<_, String>(format!("{}", runs.add())) };
             execution.step("charge", work).await

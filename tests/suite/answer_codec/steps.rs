@@ -7,7 +7,7 @@ use dynamodb_idempotency::{Outcome, Policy, Reconciled};
 
 use super::{Does, Mask, SECRET, is_refused, masking, step, strict};
 use crate::support::raw::{map, with};
-use crate::support::{Link, Runs, Store, raw};
+use crate::support::{Charging, Link, Runs, Store, raw};
 
 #[tokio::test]
 async fn a_step_whose_result_cannot_be_encoded_is_still_done() {
@@ -33,7 +33,7 @@ async fn a_step_that_cannot_be_decoded_is_not_done_again() {
     store.put(record.clone()).await;
     for failure in [Failure::Release, Failure::Replay] {
         let policy = |policy: Policy| policy.failure(failure);
-        let bare = store.builder(&Link::default()).policy(policy).build().unwrap();
+        let bare = store.by(&Link::default(), policy);
         let masked = masking(&store, &mask).policy(policy).build().unwrap();
         for (does, reader) in [(Does::Fail, &masked), (Does::Panic, &masked), (Does::Work, &bare)] {
             mask.decoding(does);
@@ -76,7 +76,7 @@ async fn a_hook_gets_the_steps_decoded() {
     let abandoned = with(raw::abandoned("charge#k"), "steps", failed["steps"].clone());
     store.put(abandoned).await;
     let idempotency = strict(&store, &mask);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let judged = operation.reconcile(async |abandoned| {
         let step: Option<String> = abandoned.step("charge").map_err(|error| error.to_string())?;
         Ok::<_, String>(Reconciled::Completed(step.expect("it is done")))

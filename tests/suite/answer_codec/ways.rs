@@ -6,7 +6,7 @@ use dynamodb_idempotency::{Call, Error, Idempotency, Policy, Reconciled, RunErro
 use super::{Mask, SECRET, everything, is_custom, shows, strict};
 use crate::support::effects::{count, debit};
 use crate::support::raw::Item;
-use crate::support::{Runs, Store, handlers, raw};
+use crate::support::{Charging, Runs, Store, handlers, raw};
 
 /// All that stores something of an answer's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,9 +52,7 @@ impl Way {
         idempotency: &Idempotency,
         runs: &Runs,
     ) -> String {
-        let with = |change: &dyn Fn(Policy) -> Policy| {
-            idempotency.operation("charge").policy(change).unwrap().key("k").no_payload()
-        };
+        let with = |change: &dyn Fn(Policy) -> Policy| idempotency.charging_by(change);
         let operation = with(&|policy| policy);
         let ran = || {
             runs.add();

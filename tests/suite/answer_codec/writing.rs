@@ -11,7 +11,7 @@ use super::{
 use crate::faq::invalid;
 use crate::support::effects::{count, debit};
 use crate::support::raw::status;
-use crate::support::{Act, Link, Runs, Store, commit_kind, crates, handlers, kind, raw};
+use crate::support::{Act, Charging, Link, Runs, Store, commit_kind, crates, handlers, kind, raw};
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_encoded_is_never_stored_plain_and_never_made_again() {
@@ -22,7 +22,7 @@ async fn an_answer_that_cannot_be_encoded_is_never_stored_plain_and_never_made_a
             mask.encoding(does);
             if reconciles {
                 store.put(raw::abandoned("charge#k")).await;
-                let operation = idempotency.operation("charge").key("k").no_payload();
+                let operation = idempotency.charging();
                 let judged = operation
                     .reconcile(async |_| Ok::<_, String>(Reconciled::Completed(SECRET.to_owned())));
                 let outcome = judged
@@ -50,13 +50,7 @@ async fn a_failure_that_cannot_be_encoded_is_kept_without_its_answer() {
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = masking(&store, &mask).build().unwrap();
     let charges = || {
-        idempotency
-            .operation("charge")
-            .policy(|policy| policy.failure(Failure::Replay))
-            .unwrap()
-            .key("k")
-            .no_payload()
-            .replay_errors::<String>()
+        idempotency.charging_by(|policy| policy.failure(Failure::Replay)).replay_errors::<String>()
     };
     let fail = async |_| {
         runs.add();
@@ -83,13 +77,13 @@ async fn what_cannot_be_encoded_is_not_committed() {
         let (store, mask) = (Store::open().await, Mask::default());
         let idempotency = masking(&store, &mask).build().unwrap();
         mask.encoding(does);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let committed = operation.run(async |execution| {
             execution.commit(SECRET, [count(store.table(), "effect")]).await
         });
         let error = handlers(committed.await);
         is_not_encoded(&error);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let error = operation.run_transaction(async || {
             let items = [count(store.table(), "effect")];
             Ok::<_, String>(Transaction::new(SECRET.to_owned()).items(items))
@@ -108,7 +102,7 @@ async fn a_transaction_that_is_done_is_found_by_a_codec_that_does_not_encode() {
     let idempotency = masking(&store, &mask).build().unwrap();
     for (does, expected) in [(Does::Work, executed()), (Does::Fail, replayed())] {
         mask.encoding(does);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let ran = operation.run_transaction_with_outcome(async || {
             let items = [count(store.table(), "effect")];
             Ok::<_, String>(Transaction::new(SECRET.to_owned()).items(items))
@@ -124,13 +118,12 @@ async fn the_first_caller_gets_its_answer_though_it_cannot_be_read_back() {
     let (store, mask, link) = (Store::open().await, Mask::default(), Link::without_retries());
     let idempotency = store.builder(&link).answer_codec(mask.clone()).build().unwrap();
     mask.decoding(Does::Fail);
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
-            assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
-            link.wire.next("PutItem", Act::LoseResponse);
-            Ok::<_, Error>(SECRET.to_owned())
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
+        assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
+        link.wire.next("PutItem", Act::LoseResponse);
+        Ok::<_, Error>(SECRET.to_owned())
+    });
     assert_eq!(outcome.await.unwrap(), executed());
     assert_eq!(link.wire.count("PutItem"), 3);
 }
@@ -141,14 +134,14 @@ async fn what_a_codec_encodes_is_compressed_where_it_may_save_the_unit_that_the_
     let (store, runs, mask) = (Store::open().await, Runs::default(), Mask::default());
     let idempotency = masking(&store, &mask).build().unwrap();
     let text = "1234567890".repeat(70);
-    let ran = idempotency.operation("charge").key("k").no_payload().run(async |_| {
+    let ran = idempotency.charging().run(async |_| {
         runs.add();
         Ok::<_, String>(text.clone())
     });
     assert_eq!(ran.await.unwrap(), text);
     let length = bytes(&store.record("charge#k").await).len();
     assert!(length < 200, "{length}");
-    let repeat = idempotency.operation("charge").key("k").no_payload();
+    let repeat = idempotency.charging();
     assert_eq!(repeat.run(async |_| Ok::<_, String>(String::new())).await.unwrap(), text);
     assert_eq!(runs.count(), 1);
 }
@@ -190,7 +183,7 @@ async fn the_limit_of_answers_counts_what_the_codec_adds() {
             };
             let idempotency = masking(&store, &mask).policy(policy).build().unwrap();
             let charges = || {
-                let operation = idempotency.operation("charge").key("k").no_payload();
+                let operation = idempotency.charging();
                 operation.run(async |_| Ok::<_, String>("x".repeat(length)))
             };
             assert_eq!(charges().await.unwrap().len(), length);

@@ -7,7 +7,9 @@ use dynamodb_idempotency::{Error, ErrorKind};
 use futures::FutureExt;
 
 use super::book_in;
-use crate::support::{Declined, Link, Runs, Store, charge, commit_kind, executed, replayed};
+use crate::support::{
+    Charging, Declined, Link, Runs, Store, charge, commit_kind, executed, replayed,
+};
 
 /// A handler's end after its commit.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +25,7 @@ async fn the_committed_answer_stands_whatever_the_handler_returns() {
         for end in [End::Other, End::Err, End::NothingExecuted] {
             let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
             let idempotency = store.over(&link);
-            let operation = || {
-                idempotency
-                    .operation("charge")
-                    .policy(|p| p.failure(failure))
-                    .unwrap()
-                    .key("k")
-                    .no_payload()
-            };
+            let operation = || idempotency.charging_by(|p| p.failure(failure));
             let outcome = operation().run_with_outcome(async |execution| {
                 book_in(&execution, store.table(), &runs).await.unwrap();
                 match end {
@@ -54,7 +49,7 @@ async fn the_committed_answer_stands_whatever_the_handler_returns() {
 async fn a_panic_after_the_commit_goes_on_and_the_answer_stands() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let running = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let running = idempotency.charging().run(async |execution| {
         book_in(&execution, store.table(), &runs).await?;
         assert!(runs.count() == 0, "after the commit");
         Ok::<_, Error>(String::new())
@@ -62,22 +57,19 @@ async fn a_panic_after_the_commit_goes_on_and_the_answer_stands() {
     let panic = AssertUnwindSafe(running).catch_unwind().await.unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"after the commit"));
     assert_eq!(link.wire.requests(), ["PutItem", "TransactWriteItems"]);
-    let repeat =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(repeat, replayed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), replayed(1, 1));
 }
 
 #[tokio::test]
 async fn a_second_commit_is_an_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            let answer = book_in(&execution, store.table(), &runs).await?;
-            let again = book_in(&execution, store.table(), &runs).await;
-            assert_eq!(commit_kind(&again), ErrorKind::AlreadyCommitted);
-            Ok::<_, Error>(answer)
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        let answer = book_in(&execution, store.table(), &runs).await?;
+        let again = book_in(&execution, store.table(), &runs).await;
+        assert_eq!(commit_kind(&again), ErrorKind::AlreadyCommitted);
+        Ok::<_, Error>(answer)
+    });
     assert_eq!(outcome.await.unwrap(), executed(1, 1));
     assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (1, 1));
 }
@@ -86,16 +78,15 @@ async fn a_second_commit_is_an_error() {
 async fn of_two_commits_at_once_one_is_an_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            let clone = execution.clone();
-            let (one, other) = tokio::join!(
-                book_in(&execution, store.table(), &runs),
-                book_in(&clone, store.table(), &runs)
-            );
-            assert_eq!(commit_kind(&other), ErrorKind::AlreadyCommitted);
-            one
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        let clone = execution.clone();
+        let (one, other) = tokio::join!(
+            book_in(&execution, store.table(), &runs),
+            book_in(&clone, store.table(), &runs)
+        );
+        assert_eq!(commit_kind(&other), ErrorKind::AlreadyCommitted);
+        one
+    });
     assert_eq!(outcome.await.unwrap(), executed(1, 1));
     assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (1, 1));
 }
@@ -105,7 +96,7 @@ async fn a_commit_after_the_handler_has_returned_is_an_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     let mut kept = None;
-    let answer = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let answer = idempotency.charging().run(async |execution| {
         kept = Some(execution);
         Ok::<_, Error>("answered".to_owned())
     });

@@ -6,7 +6,9 @@ use dynamodb_idempotency::{Error, ErrorKind, MAX_TRANSACTION_ITEMS};
 use super::{book, book_in};
 use crate::faq::invalid;
 use crate::support::effects::{check, count, credit, delete, put, row};
-use crate::support::{Act, Link, Runs, Store, commit_kind, executed, handlers, in_record, raw};
+use crate::support::{
+    Act, Charging, Link, Runs, Store, commit_kind, executed, handlers, in_record, raw,
+};
 
 /// What it is, the items, and the message.
 type Case = (&'static str, Vec<TransactWriteItem>, &'static str);
@@ -16,7 +18,7 @@ async fn are_refused_before_anything_is_sent(cases: impl FnOnce(&str) -> Vec<Cas
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     for (case, items, expected) in cases(store.table()) {
-        let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let result = idempotency.charging().run(async |execution| {
             link.wire.forget();
             let result = execution.commit("paid", items).await;
             assert_eq!(link.wire.requests(), [""; 0], "{case}");
@@ -117,11 +119,11 @@ async fn the_own_record_is_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn what_does_not_fit_is_refused_and_the_record_stays_owned() {
     let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.builder(&link).policy(in_record).build().unwrap();
+    let idempotency = store.by(&link, in_record);
     let table = store.table();
     let big = |pk: &str| put(table, row(pk, &"x".repeat(380 * 1024)));
     let most = || (0..MAX_TRANSACTION_ITEMS).map(|i| count(table, &format!("row{i}")));
-    let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let result = idempotency.charging().run(async |execution| {
         let items: Vec<_> = (0..11).map(|i| big(&format!("row{i}"))).collect();
         let result = execution.commit("paid", items).await;
         let error = invalid(&result.unwrap_err());
@@ -152,17 +154,16 @@ async fn what_does_not_fit_is_refused_and_the_record_stays_owned() {
 async fn what_only_dynamodb_can_refuse_is_an_error_of_the_items() {
     let (store, runs) = (Store::open().await, Runs::default());
     let (idempotency, table) = (store.idempotency(), store.table());
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            let mut wrong = credit(table, "a", 1);
-            wrong.update.as_mut().unwrap().update_expression = "ADD".to_owned();
-            let result = execution.commit("paid", [wrong]).await;
-            let error = invalid(&result.unwrap_err());
-            assert!(error.starts_with("DynamoDB rejects the transaction: "), "{error}");
-            let result = execution.commit("paid", [count("no-such-table", "a")]).await;
-            assert_eq!(commit_kind(&result), ErrorKind::Configuration);
-            book_in(&execution, table, &runs).await
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        let mut wrong = credit(table, "a", 1);
+        wrong.update.as_mut().unwrap().update_expression = "ADD".to_owned();
+        let result = execution.commit("paid", [wrong]).await;
+        let error = invalid(&result.unwrap_err());
+        assert!(error.starts_with("DynamoDB rejects the transaction: "), "{error}");
+        let result = execution.commit("paid", [count("no-such-table", "a")]).await;
+        assert_eq!(commit_kind(&result), ErrorKind::Configuration);
+        book_in(&execution, table, &runs).await
+    });
     assert_eq!(outcome.await.unwrap(), executed(1, 1));
     assert_eq!(store.counted("effect").await, 1);
 }
@@ -172,7 +173,7 @@ async fn what_only_dynamodb_can_refuse_is_an_error_of_the_items() {
 async fn a_missing_table_of_a_transaction_is_among_those_that_are_named() {
     let (store, runs) = (Store::open().await, Runs::default());
     let operation = store.idempotency();
-    let operation = operation.operation("charge").key("k").no_payload();
+    let operation = operation.charging();
     let error = handlers(book(operation, "no-such-table", &runs).await).to_string();
     for table in [store.table(), "no-such-table"] {
         assert!(error.contains(&format!("`{table}`")), "{error}");
@@ -184,8 +185,7 @@ async fn a_missing_permission_is_reported_at_once() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::Answer(400, "AccessDeniedException"));
-    let result =
-        book(idempotency.operation("charge").key("k").no_payload(), store.table(), &runs).await;
+    let result = book(idempotency.charging(), store.table(), &runs).await;
     let error = handlers(result);
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("ConditionCheckItem"), "{error}");

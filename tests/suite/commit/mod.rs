@@ -9,7 +9,7 @@ use dynamodb_idempotency::{Call, Error, Execution, Outcome, RunError};
 
 use crate::support::effects::count;
 use crate::support::raw::{number, status};
-use crate::support::{Act, Link, Runs, Store, executed, replayed};
+use crate::support::{Act, Charging, Link, Runs, Store, executed, replayed};
 
 type Booked = Result<Outcome<String>, RunError<Error>>;
 
@@ -28,17 +28,13 @@ async fn book_in(execution: &Execution, table: &str, runs: &Runs) -> Result<Stri
 async fn a_run_with_a_commit_takes_two_round_trips_and_its_repeat_one() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let first =
-        book(idempotency.operation("charge").key("k").no_payload(), store.table(), &runs).await;
-    assert_eq!(first.unwrap(), executed(1, 1));
+    assert_eq!(book(idempotency.charging(), store.table(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(link.wire.requests(), ["PutItem", "TransactWriteItems"]);
     let record = store.record("charge#k").await;
     assert_eq!((status(&record), number(&record, "attempt")), ("COMPLETED", 1));
     assert!(!record.contains_key("lease_expires_at"));
     link.wire.forget();
-    let repeat =
-        book(idempotency.operation("charge").key("k").no_payload(), store.table(), &runs).await;
-    assert_eq!(repeat.unwrap(), replayed(1, 1));
+    assert_eq!(book(idempotency.charging(), store.table(), &runs).await.unwrap(), replayed(1, 1));
     assert_eq!(link.wire.requests(), ["PutItem"]);
     assert_eq!((runs.count(), store.counted("effect").await), (1, 1));
 }
@@ -47,11 +43,10 @@ async fn a_run_with_a_commit_takes_two_round_trips_and_its_repeat_one() {
 async fn a_commit_without_items_stores_the_answer() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            execution.commit(&1, []).await?;
-            Ok::<_, Error>(2)
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        execution.commit(&1, []).await?;
+        Ok::<_, Error>(2)
+    });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
     assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
 }
@@ -69,8 +64,7 @@ async fn a_lost_response_to_a_commit_applies_it_once() {
             let (store, runs) = (Store::open().await, Runs::default());
             link.wire.next("TransactWriteItems", act);
             let idempotency = store.over(&link);
-            let outcome =
-                book(idempotency.operation("charge").key("k").no_payload(), store.table(), &runs);
+            let outcome = book(idempotency.charging(), store.table(), &runs);
             assert_eq!(outcome.await.unwrap(), executed(1, 1));
             assert_eq!(store.counted("effect").await, 1);
             assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -90,9 +84,7 @@ async fn a_commit_whose_token_is_forgotten_recognises_itself() {
     let used = Act::Answer(400, "IdempotentParameterMismatchException");
     link.wire.next("TransactWriteItems", used);
     let idempotency = store.over(&link);
-    let outcome =
-        book(idempotency.operation("charge").key("k").no_payload(), store.table(), &runs).await;
-    assert_eq!(outcome.unwrap(), executed(1, 1));
+    assert_eq!(book(idempotency.charging(), store.table(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (3, 1));
 }
 
@@ -110,8 +102,7 @@ async fn a_conflict_is_tried_again() {
         link.wire.next("TransactWriteItems", Act::Cancel(reasons));
         link.wire.next("TransactWriteItems", Act::Cancel(reasons));
         let idempotency = store.over(&link);
-        let outcome =
-            book(idempotency.operation("charge").key("k").no_payload(), store.table(), &runs).await;
+        let outcome = book(idempotency.charging(), store.table(), &runs).await;
         assert_eq!(outcome.unwrap(), executed(1, 1));
         assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (3, 1));
     }

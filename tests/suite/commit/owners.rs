@@ -9,7 +9,8 @@ use super::{book, book_in};
 use crate::support::effects::{count, row};
 use crate::support::raw::status;
 use crate::support::{
-    Act, Gate, Link, Runs, Store, commit_kind, decline, executed, handlers, kind, raw, replayed,
+    Act, Charging, Gate, Link, Runs, Store, commit_kind, decline, executed, handlers, kind, raw,
+    replayed,
 };
 
 /// By when every lease of a present owner is over.
@@ -19,21 +20,18 @@ const AN_HOUR: i64 = 3600;
 async fn an_owner_that_was_taken_over_never_commits_and_gets_the_new_owners_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first =
-        owner.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            gate.pass().await;
-            let result = book_in(&execution, store.table(), &runs).await;
-            assert_eq!(commit_kind(&result), ErrorKind::LeaseLost);
-            // Neither another try nor another commit gets through.
-            let again = execution.commit("again", [count(store.table(), "effect")]).await;
-            assert_eq!(commit_kind(&again), ErrorKind::LeaseLost);
-            result
-        });
+    let first = owner.charging().run_with_outcome(async |execution| {
+        gate.pass().await;
+        let result = book_in(&execution, store.table(), &runs).await;
+        assert_eq!(commit_kind(&result), ErrorKind::LeaseLost);
+        // Neither another try nor another commit gets through.
+        let again = execution.commit("again", [count(store.table(), "effect")]).await;
+        assert_eq!(commit_kind(&again), ErrorKind::LeaseLost);
+        result
+    });
     let (first, before) = tokio::join!(first, async {
         gate.reached().await;
-        let second =
-            book(taker.operation("charge").key("k").no_payload(), store.table(), &runs).await;
-        assert_eq!(second.unwrap(), executed(1, 2));
+        assert_eq!(book(taker.charging(), store.table(), &runs).await.unwrap(), executed(1, 2));
         let before = store.record("charge#k").await;
         gate.open();
         before
@@ -60,7 +58,7 @@ async fn an_owner_that_lost_its_record_never_commits() {
             )),
             _ => Some(row("charge#k", "something else")),
         };
-        let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let result = idempotency.charging().run(async |execution| {
             match theirs.clone() {
                 Some(item) => store.put(item).await,
                 None => store.delete("charge#k").await,
@@ -80,12 +78,7 @@ async fn an_owner_whose_lease_is_merely_over_commits() {
     let idempotency = store.over(&link);
     let fixed = Lease::Fixed(Duration::from_secs(10));
     let goes_on = dynamodb_idempotency::policy::LeaseExpired::Continue;
-    let operation = idempotency
-        .operation("charge")
-        .policy(|policy| policy.lease(fixed).lease_expired(goes_on))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let operation = idempotency.charging_by(|policy| policy.lease(fixed).lease_expired(goes_on));
     let outcome = operation.run_with_outcome(async |execution| {
         link.let_pass(AN_HOUR);
         assert!(execution.lease_remaining().is_zero());
@@ -101,12 +94,7 @@ async fn a_renewal_that_meets_the_commit_has_lost_nothing() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     let lease = Lease::Renewed(std::time::Duration::from_secs(3));
-    let operation = idempotency
-        .operation("charge")
-        .policy(|policy| policy.lease(lease))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let operation = idempotency.charging_by(|policy| policy.lease(lease));
     let gate = Gate::default();
     link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
     let outcome = operation.run_with_outcome(async |execution| {
@@ -126,14 +114,7 @@ async fn a_renewal_that_meets_the_commit_has_lost_nothing() {
 async fn an_execution_without_a_record_commits_at_most_once() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let operation = || {
-        idempotency
-            .operation("charge")
-            .policy(|p| p.outage(Outage::Open))
-            .unwrap()
-            .key("k")
-            .no_payload()
-    };
+    let operation = || idempotency.charging_by(|p| p.outage(Outage::Open));
     let mut outcomes = Vec::new();
     for _ in 0..2 {
         link.wire.down(Act::SERVER_ERROR);
@@ -187,12 +168,7 @@ async fn an_execution_without_a_record_does_not_commit_beside_an_owner() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
     link.wire.down(Act::SERVER_ERROR);
-    let operation = idempotency
-        .operation("charge")
-        .policy(|p| p.outage(Outage::Open))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let operation = idempotency.charging_by(|p| p.outage(Outage::Open));
     let result = operation.run(async |execution| {
         link.wire.up();
         store.put(raw::pending("charge#k")).await;
@@ -206,15 +182,14 @@ async fn an_execution_without_a_record_does_not_commit_beside_an_owner() {
 async fn a_failure_of_another_run_does_not_undo_a_commit() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first =
-        owner.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            gate.pass().await;
-            execution.commit("late", [count(store.table(), "effect")]).await?;
-            Ok::<_, Error>(String::new())
-        });
+    let first = owner.charging().run_with_outcome(async |execution| {
+        gate.pass().await;
+        execution.commit("late", [count(store.table(), "effect")]).await?;
+        Ok::<_, Error>(String::new())
+    });
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        handlers(decline(taker.operation("charge").key("k").no_payload(), &runs).await);
+        handlers(decline(taker.charging(), &runs).await);
         gate.open();
     });
     // The taker has released the record: nothing fences the commit, so it does not land.

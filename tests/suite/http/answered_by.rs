@@ -61,8 +61,7 @@ async fn a_layer_above_sees_what_answered() {
         assert_eq!(answered(http, request).await, by, "{name}");
     }
     link.wire.down(Act::LoseRequest);
-    let down = answered(http(), post("d", "1")).await;
-    assert_eq!(down, problem(ProblemKind::Unavailable));
+    assert_eq!(answered(http(), post("d", "1")).await, problem(ProblemKind::Unavailable));
 }
 
 /// Whatever the user's own hooks make of the response.

@@ -228,8 +228,7 @@ async fn an_interim_response_is_a_failure_and_is_kept_without_its_answer() {
         }))
         .unwrap(),
     );
-    let first = event::response(&function.invoke(&Kind::Rest.example()).await);
-    assert_eq!(first.status(), 103);
+    assert_eq!(event::response(&function.invoke(&Kind::Rest.example()).await).status(), 103);
     problem(&event::response(&function.invoke(&Kind::Rest.example()).await), 500, "Failed");
     assert_eq!(runs.count(), 1);
 }
@@ -246,8 +245,7 @@ async fn a_services_own_error_passes_through_its_layer_and_frees_the_key() {
     });
     let service = store.idempotency().http("pay").layer().unwrap().layer(service);
     let request = || post("k", "{}").map(axum::body::Body::from);
-    let first = service.clone().oneshot(request()).await;
-    assert_eq!(first.err(), Some("out of paper"));
+    assert_eq!(service.clone().oneshot(request()).await.err(), Some("out of paper"));
     assert!(store.is_released("pay#k").await);
     assert!(service.oneshot(request()).await.is_ok());
     assert_eq!(runs.count(), 2);

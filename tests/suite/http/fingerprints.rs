@@ -219,8 +219,7 @@ async fn what_counts_can_be_chosen() {
 
 /// What the record says of a request.
 async fn fingerprint(service: &Paying, store: &Store, key: &str, request: Request<Bytes>) -> Blob {
-    let answer = service.clone().oneshot(request.map(Body::from)).await.unwrap();
-    assert_eq!(answer.status(), 200);
+    assert_eq!(service.clone().oneshot(request.map(Body::from)).await.unwrap().status(), 200);
     store.record(&format!("pay#{key}")).await["fingerprint"].as_b().unwrap().clone()
 }
 

@@ -142,8 +142,7 @@ async fn a_key_may_be_found_elsewhere_than_in_its_header() {
         };
         let api = site.paying(site.http().key(find)).await;
         let delivery = |id: &str, other: &str| with(post(other, "{}"), "x-delivery", id);
-        let first = api.send(delivery("id=7", "a")).await;
-        assert_eq!(first.status(), 201);
+        assert_eq!(api.send(delivery("id=7", "a")).await.status(), 201);
         assert!(is_replay(&api.send(delivery("id=7", "b")).await));
         assert_eq!(site.status("7").await.as_deref(), Some("COMPLETED"));
         problem(&api.send(post("k", "{}")).await, 400, "KeyMissing");

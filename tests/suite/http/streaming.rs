@@ -316,9 +316,7 @@ async fn unless_it_is_chosen_an_answer_is_read_to_its_end_first() {
         let source = api.source.clone().unwrap();
         source.unbounded_send(Ok(Bytes::from_static(b"end"))).unwrap();
         source.close_channel();
-        let response = sending.await;
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(body.len(), LIMIT + 4);
+        assert_eq!(sending.await.into_body().collect().await.unwrap().to_bytes().len(), LIMIT + 4);
         api.assert_done_without_answer().await;
     })
     .await;

@@ -13,7 +13,8 @@ use crate::support::effects::{count, debit};
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number, status};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, commit_kind, decline, handlers, is_in_progress, kind,
+    Act, Charging, Gate, Link, Runs, Store, charge, commit_kind, decline, handlers, is_in_progress,
+    kind,
 };
 
 /// Longer than any test with it.
@@ -59,7 +60,7 @@ pub(crate) async fn remove(store: &Store, scope: &str, applied: &Gate, is_delete
 
 /// A commit of which the store gets nothing in time: given up.
 async fn give_up(idempotency: &Idempotency, store: &Store) {
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let result = operation.run(async |execution| book(&execution, store.table()).await).await;
     assert_eq!(handlers(result).kind(), ErrorKind::Unavailable);
 }
@@ -70,9 +71,7 @@ async fn one_that_has_landed_is_found_to_have() {
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::LoseResponse);
     let outcome = idempotency
-        .operation("charge")
-        .key("k")
-        .no_payload()
+        .charging()
         .run_with_outcome(async |execution| book(&execution, store.table()).await);
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
     assert_eq!(store.counted("effect").await, 1);
@@ -87,13 +86,11 @@ async fn one_that_was_not_applied_is_closed_off_and_its_handler_keeps_the_key() 
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = hasty(&store, &link);
         link.wire.every("TransactWriteItems", Act::LoseRequest);
-        let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let result = idempotency.charging().run(async |execution| {
             let result = book(&execution, store.table()).await;
             assert_eq!(commit_kind(&result), ErrorKind::Unavailable);
             assert!(!execution.is_lease_lost() && execution.lease_remaining() > Duration::ZERO);
-            let other =
-                charge(store.idempotency().operation("charge").key("k").no_payload(), &runs).await;
-            assert!(is_in_progress(other));
+            assert!(is_in_progress(charge(store.idempotency().charging(), &runs).await));
             assert_eq!(runs.count(), 0);
             if handler_fails { result } else { Ok("booked in another way".to_owned()) }
         });
@@ -115,7 +112,7 @@ async fn the_next_commit_of_a_handler_is_applied_and_no_delayed_one() {
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
     let delayed = Cell::new(0);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let booked = operation.run(async |execution| {
         assert_eq!(commit_kind(&book(&execution, store.table()).await), ErrorKind::Unavailable);
         delayed.set(link.wire.count("TransactWriteItems"));
@@ -135,14 +132,11 @@ async fn one_that_is_given_up_counts_as_an_attempt_where_attempts_count() {
     let retain = Failure::Retain { max_attempts: 5 };
     let idempotency = hasty_with(&store, &link, |policy| policy.failure(retain));
     link.wire.every("TransactWriteItems", Act::LoseRequest);
-    let result = idempotency
-        .operation("charge")
-        .key("k")
-        .no_payload()
-        .run(async |execution| book(&execution, store.table()).await);
+    let result =
+        idempotency.charging().run(async |execution| book(&execution, store.table()).await);
     handlers(result.await);
     assert_eq!(status(&store.record("charge#k").await), "FAILED");
-    let next = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    let next = charge(idempotency.charging(), &runs).await.unwrap();
     assert_eq!(next.into_inner(), "run 1, attempt 2");
 }
 
@@ -152,7 +146,7 @@ async fn one_of_which_nothing_can_be_known_is_an_error_that_says_so_and_stores_n
         let (store, link) = (Store::open().await, Link::default());
         let idempotency = hasty(&store, &link);
         let sent = std::cell::Cell::new(0);
-        let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let result = idempotency.charging().run(async |execution| {
             link.wire.down(Act::LoseRequest);
             let result = book(&execution, store.table()).await;
             assert_eq!(commit_kind(&result), ErrorKind::OutcomeUnknown);
@@ -200,27 +194,25 @@ async fn a_rejection_is_reported_after_the_try_in_doubt_can_no_longer_be_applied
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         let refusal = &["None", "ConditionalCheckFailed"];
         link.wire.next("TransactWriteItems", Act::Cancel(refusal));
-        let running = idempotency.operation("charge").key("k").no_payload().run_with_outcome(
-            async |execution| {
-                let refused = book(&execution, store.table()).await;
-                assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
-                match then {
-                    Then::Answer => Ok("something else".to_owned()),
-                    Then::Fail => refused,
-                    Then::Panic => panic!("after a refusal"),
-                    Then::NothingExecuted => {
-                        execution.discard();
-                        Ok("something else".to_owned())
-                    }
-                    Then::CommitAnother => {
-                        let another = [debit(store.table(), "alice", 1)];
-                        store.deposit("alice", 1).await;
-                        execution.commit("another", another).await?;
-                        Ok("something else".to_owned())
-                    }
+        let running = idempotency.charging().run_with_outcome(async |execution| {
+            let refused = book(&execution, store.table()).await;
+            assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
+            match then {
+                Then::Answer => Ok("something else".to_owned()),
+                Then::Fail => refused,
+                Then::Panic => panic!("after a refusal"),
+                Then::NothingExecuted => {
+                    execution.discard();
+                    Ok("something else".to_owned())
                 }
-            },
-        );
+                Then::CommitAnother => {
+                    let another = [debit(store.table(), "alice", 1)];
+                    store.deposit("alice", 1).await;
+                    execution.commit("another", another).await?;
+                    Ok("something else".to_owned())
+                }
+            }
+        });
         let ran = std::panic::AssertUnwindSafe(running).catch_unwind().await;
         let (expected, left) = match then {
             Then::Answer | Then::CommitAnother => ("COMPLETED", 0),
@@ -247,16 +239,15 @@ async fn a_rejection_after_an_applied_try_is_reported_as_success() {
     // Between the refusal and the write that is to rule it out.
     let ruling_out = Gate::default();
     link.wire.next("UpdateItem", Act::HoldRequest(ruling_out.clone()));
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            let landing = async {
-                ruling_out.reached().await;
-                gate.open();
-                link.wire.late_arrivals(1).await;
-                ruling_out.open();
-            };
-            tokio::join!(book(&execution, store.table()), landing).0
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        let landing = async {
+            ruling_out.reached().await;
+            gate.open();
+            link.wire.late_arrivals(1).await;
+            ruling_out.open();
+        };
+        tokio::join!(book(&execution, store.table()), landing).0
+    });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
     assert_eq!(store.counted("effect").await, 1);
 }
@@ -269,7 +260,7 @@ async fn a_delayed_commit_is_not_applied_to_a_record_that_was_undone() {
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
     link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
-    let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let result = idempotency.charging().run(async |execution| {
         let refused = book(&execution, store.table()).await;
         execution.discard();
         refused
@@ -291,7 +282,7 @@ async fn one_whose_record_was_deleted_or_released_is_unknown() {
         let (idempotency, lost) = (hasty(&store, &link), Gate::default());
         link.wire.next("TransactWriteItems", Act::HoldResponse(lost.clone()));
         link.wire.every("TransactWriteItems", Act::LoseRequest);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let running = operation.run(async |execution| {
             let booked = book(&execution, store.table()).await;
             assert_eq!(commit_kind(&booked), ErrorKind::OutcomeUnknown, "{is_deleted}");
@@ -312,7 +303,7 @@ async fn without_a_release_a_rejection_with_a_try_in_doubt_is_reported_as_unknow
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
         link.wire.every("UpdateItem", Act::LoseRequest);
-        let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let result = idempotency.charging().run(async |execution| {
             let refused = book(&execution, store.table()).await;
             assert_eq!(commit_kind(&refused), ErrorKind::OutcomeUnknown);
             if says_so {
@@ -333,13 +324,12 @@ async fn without_a_release_a_rejection_with_a_try_in_doubt_is_reported_as_unknow
 async fn a_lost_response_to_the_answer_after_a_refused_commit_is_confirmed() {
     let (store, link) = (Store::open().await, Link::without_retries());
     let idempotency = store.over(&link);
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
-            assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
-            link.wire.next("PutItem", Act::LoseResponse);
-            Ok::<_, Error>("refused".to_owned())
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
+        assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
+        link.wire.next("PutItem", Act::LoseResponse);
+        Ok::<_, Error>("refused".to_owned())
+    });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("refused".to_owned()));
     assert_eq!(link.wire.count("PutItem"), 3);
 }
@@ -351,14 +341,12 @@ async fn one_that_never_gets_through_is_no_doubt() {
         let (store, link) = (Store::open().await, Link::default());
         let idempotency = hasty(&store, &link);
         link.wire.every("TransactWriteItems", act);
-        let outcome = idempotency.operation("charge").key("k").no_payload().run_with_outcome(
-            async |execution| {
-                let result = book(&execution, store.table()).await;
-                assert_eq!(commit_kind(&result), ErrorKind::Unavailable);
-                assert_eq!(status(&store.record("charge#k").await), "PENDING");
-                Ok::<_, Error>("busy".to_owned())
-            },
-        );
+        let outcome = idempotency.charging().run_with_outcome(async |execution| {
+            let result = book(&execution, store.table()).await;
+            assert_eq!(commit_kind(&result), ErrorKind::Unavailable);
+            assert_eq!(status(&store.record("charge#k").await), "PENDING");
+            Ok::<_, Error>("busy".to_owned())
+        });
         assert_eq!(outcome.await.unwrap(), Outcome::Executed("busy".to_owned()));
         assert_eq!(store.counted("effect").await, 0);
     }
@@ -376,16 +364,14 @@ async fn one_without_a_record_stays_in_doubt_whatever_record_of_another_there_is
         let (store, link) = (Store::open().await, Link::default());
         let idempotency = hasty_with(&store, &link, |policy| policy.outage(Outage::Open));
         link.wire.down(Act::SERVER_ERROR);
-        let result = idempotency.operation("charge").key("k").no_payload().run_with_outcome(
-            async |execution| {
-                link.wire.up();
-                link.wire.every("TransactWriteItems", Act::LoseRequest);
-                if let Some(record) = &record {
-                    store.put(record.clone()).await;
-                }
-                book(&execution, store.table()).await
-            },
-        );
+        let result = idempotency.charging().run_with_outcome(async |execution| {
+            link.wire.up();
+            link.wire.every("TransactWriteItems", Act::LoseRequest);
+            if let Some(record) = &record {
+                store.put(record.clone()).await;
+            }
+            book(&execution, store.table()).await
+        });
         assert_eq!(kind(result.await), ErrorKind::OutcomeUnknown, "{record:?}");
         assert_eq!(store.item("charge#k").await, record);
     }
@@ -398,7 +384,7 @@ async fn one_without_a_record_that_was_refused_for_a_running_owner_stays_in_doub
     let gate = Gate::default();
     let idempotency = hasty_with(&store, &link, |policy| policy.outage(Outage::Open));
     link.wire.down(Act::SERVER_ERROR);
-    let result = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let result = idempotency.charging().run(async |execution| {
         link.wire.up();
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         store.put(raw::pending("charge#k")).await;
@@ -417,11 +403,10 @@ async fn the_attempt_that_takes_over_commits_once_for_both() {
     // The first owner died after its commit was sent and before DynamoDB had it.
     store.put(raw::abandoned("charge#k")).await;
     let idempotency = store.over(&link);
-    let outcome =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            assert_eq!(execution.attempt(), 2);
-            book(&execution, store.table()).await
-        });
+    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+        assert_eq!(execution.attempt(), 2);
+        book(&execution, store.table()).await
+    });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
     assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "TransactWriteItems"]);
@@ -453,7 +438,7 @@ async fn none_lands_after_another_owner_has_failed() {
     link.wire.next("PutItem", Act::ArriveLate(acquisition.clone()));
     link.wire.every("TransactWriteItems", Act::ArriveLate(commits.clone()));
     give_up(&idempotency, &store).await;
-    handlers(decline(store.idempotency().operation("charge").key("k").no_payload(), &runs).await);
+    handlers(decline(store.idempotency().charging(), &runs).await);
     let left = store.record("charge#k").await;
     assert_eq!((status(&left), number(&left, "attempt")), ("RELEASED", 2));
     acquisition.open();
@@ -472,12 +457,7 @@ async fn a_commit_next_to_one_that_is_not_polled_fails_in_time() {
         let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
         let idempotency = hasty(&store, &link);
         link.wire.next("TransactWriteItems", act(gate.clone()));
-        let operation = idempotency
-            .operation("charge")
-            .policy(|policy| policy.lease(Lease::Renewed(A_MINUTE)))
-            .unwrap()
-            .key("k")
-            .no_payload();
+        let operation = idempotency.charging_by(|policy| policy.lease(Lease::Renewed(A_MINUTE)));
         let result = operation.run_with_outcome(async |execution| {
             let mut first = pin!(book(&execution, store.table()));
             tokio::select! {

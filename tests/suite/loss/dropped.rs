@@ -15,7 +15,7 @@ use futures::future::join_all;
 use tokio::task::yield_now;
 
 use crate::support::effects::count;
-use crate::support::{Runs, Store, charge, raw};
+use crate::support::{Charging, Runs, Store, charge, raw};
 
 /// Polls `future` to its pause number `pauses`, and drops it there; its output, if it ended before.
 pub(crate) async fn dropped_at<F: Future>(pauses: usize, future: F) -> Option<F::Output> {
@@ -60,7 +60,7 @@ async fn call(
     shape: Shape,
     runs: &Runs,
 ) -> Result<Outcome<String>, String> {
-    let operation = idempotency.operation("charge").policy(patient).unwrap().key("k").no_payload();
+    let operation = idempotency.charging_by(patient);
     let effect = || count(store.table(), "effect");
     match shape {
         Shape::Plain => charge(operation, runs).await.map_err(|error| error.to_string()),

@@ -4,7 +4,7 @@ use dynamodb_idempotency::{Error, ErrorKind, Execution, Outcome, RunError};
 
 use crate::support::effects::count;
 use crate::support::raw::status;
-use crate::support::{Act, Gate, Link, Store, kind};
+use crate::support::{Act, Charging, Gate, Link, Store, kind};
 
 /// Drops a commit whose request or response is held, as a timeout around it does.
 async fn drop_commit(execution: &Execution, answer: &str, store: &Store, gate: &Gate) {
@@ -21,11 +21,10 @@ async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>,
     let (link, gate) = (Link::default(), Gate::default());
     let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", act(gate.clone()));
-    let result =
-        idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |execution| {
-            drop_commit(&execution, "booked", store, &gate).await;
-            Ok::<_, Error>("not waited for".to_owned())
-        });
+    let result = idempotency.charging().run_with_outcome(async |execution| {
+        drop_commit(&execution, "booked", store, &gate).await;
+        Ok::<_, Error>("not waited for".to_owned())
+    });
     result.await.map_err(|error| kind::<(), _>(Err::<(), RunError<Error>>(error)))
 }
 
@@ -47,7 +46,7 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         let answer = if large { "x".repeat(100_000) } else { "first".to_owned() };
         link.wire.next("TransactWriteItems", Act::HoldResponse(gate.clone()));
         let idempotency = store.over(&link);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let outcome = operation.run_with_outcome(async |execution| {
             drop_commit(&execution, &answer, &store, &gate).await;
             let second = execution.commit("second", [count(store.table(), "other")]).await;
@@ -58,7 +57,7 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         let (effect, other) = (store.counted("effect").await, store.counted("other").await);
         assert_eq!((effect, other), (1, 0));
         let idempotency = store.idempotency();
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let repeat = operation.run_with_outcome(async |_| Err::<String, _>("it runs again")).await;
         assert_eq!(repeat.unwrap(), Outcome::Replayed(answer));
     }

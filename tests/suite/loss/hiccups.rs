@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::support::raw::status;
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, is_in_progress,
-    kind, replayed,
+    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers,
+    is_in_progress, kind, replayed,
 };
 
 const EXPIRED_TOKEN: Act = Act::Answer(400, "ExpiredTokenException");
@@ -23,12 +23,8 @@ async fn expired_credentials_at_the_completion_cost_no_answer() {
         for act in [Act::Deliver, hiccup.clone(), hiccup] {
             link.wire.next("PutItem", act);
         }
-        let outcome =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-        assert_eq!(outcome, executed(1, 1));
-        let repeat =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-        assert_eq!(repeat, replayed(1, 1));
+        assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
+        assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), replayed(1, 1));
     }
 }
 
@@ -36,7 +32,7 @@ async fn expired_credentials_at_the_completion_cost_no_answer() {
 async fn expired_credentials_at_the_release_leave_no_locked_key() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     link.wire.next("UpdateItem", EXPIRED_TOKEN);
-    handlers(decline(store.over(&link).operation("charge").key("k").no_payload(), &runs).await);
+    handlers(decline(store.over(&link).charging(), &runs).await);
     assert!(store.is_released("charge#k").await);
 }
 
@@ -45,7 +41,7 @@ async fn an_acquisition_in_doubt_is_released_before_the_error() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     link.wire.next("PutItem", Act::LoseResponse);
     link.wire.next("GetItem", Act::SERVER_ERROR);
-    let result = charge(store.over(&link).operation("charge").key("k").no_payload(), &runs).await;
+    let result = charge(store.over(&link).charging(), &runs).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
     assert!(store.is_released("charge#k").await);
 }
@@ -57,16 +53,14 @@ async fn a_renewal_that_hangs_does_not_lose_the_lease() {
     let (hanging, handler) = (Gate::default(), Gate::default());
     link.wire.next("UpdateItem", Act::HoldRequest(hanging));
     let lease = Lease::Renewed(Duration::from_secs(3));
-    let owner = store.builder(&link).policy(|policy| policy.lease(lease)).build().unwrap();
+    let owner = store.by(&link, |policy| policy.lease(lease));
     let rival = store.idempotency();
-    let run = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &handler);
+    let run = charge_held(owner.charging(), &runs, &handler);
     let (outcome, ()) = tokio::join!(run, async {
         handler.reached().await;
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            assert!(is_in_progress(
-                charge(rival.operation("charge").key("k").no_payload(), &runs).await
-            ));
+            assert!(is_in_progress(charge(rival.charging(), &runs).await));
         }
         handler.open();
     });
@@ -82,16 +76,14 @@ async fn a_lease_is_renewed_until_its_completion_is_confirmed() {
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::HoldRequest(hanging.clone()));
     let lease = Lease::Renewed(Duration::from_secs(3));
-    let owner = store.builder(&link).policy(|policy| policy.lease(lease)).build().unwrap();
+    let owner = store.by(&link, |policy| policy.lease(lease));
     let rival = store.idempotency();
-    let run = charge(owner.operation("charge").key("k").no_payload(), &runs);
+    let run = charge(owner.charging(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         hanging.reached().await;
         for _ in 0..9 {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            assert!(is_in_progress(
-                charge(rival.operation("charge").key("k").no_payload(), &runs).await
-            ));
+            assert!(is_in_progress(charge(rival.charging(), &runs).await));
         }
         hanging.open();
     });
@@ -107,9 +99,8 @@ async fn an_answer_gets_out_before_the_deadline_though_the_store_hangs() {
     link.wire.every("UpdateItem", Act::HoldRequest(Gate::default()));
     let idempotency = store.over(&link);
     let deadline = link.clock.in_secs(3);
-    let operation = idempotency.operation("charge").key("k").no_payload().deadline(deadline);
-    let answer = charge(operation, &runs).await.unwrap();
-    assert!(matches!(answer, Outcome::Unconfirmed(_)));
+    let operation = idempotency.charging().deadline(deadline);
+    assert!(matches!(charge(operation, &runs).await.unwrap(), Outcome::Unconfirmed(_)));
     assert!(link.clock.in_secs(0) < deadline);
 
     link.wire.next("PutItem", Act::Deliver);
@@ -125,9 +116,7 @@ async fn an_acquisition_is_given_up_before_the_deadline() {
     link.wire.down(Act::HoldRequest(Gate::default()));
     let deadline = link.clock.in_secs(3);
     let idempotency = store.over(&link);
-    let result =
-        charge(idempotency.operation("charge").key("k").no_payload().deadline(deadline), &runs)
-            .await;
+    let result = charge(idempotency.charging().deadline(deadline), &runs).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
     assert!(link.clock.in_secs(0) < deadline);
 }
@@ -147,7 +136,7 @@ async fn a_result_whose_serialization_panics_is_completed_without_its_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let run = || {
-        idempotency.operation("charge").key("k").no_payload().run(async |_| {
+        idempotency.charging().run(async |_| {
             runs.add();
             Ok::<_, String>(Grenade)
         })

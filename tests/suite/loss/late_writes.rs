@@ -7,7 +7,8 @@ use dynamodb_idempotency::policy::{Failure, Lease};
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number, status};
 use crate::support::{
-    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, decline, executed, handlers,
+    Act, Charging, Gate, Link, LocalClock, Runs, Store, charge, charge_held, decline, executed,
+    handlers,
 };
 
 #[tokio::test]
@@ -17,7 +18,7 @@ async fn a_late_acquisition_of_ones_own_is_acquired_once() {
     link.wire.next("PutItem", Act::ArriveLate(late.clone()));
     link.wire.next("PutItem", Act::HoldRequest(second.clone()));
     let idempotency = store.over(&link);
-    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let run = charge(idempotency.charging(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         second.reached().await;
         late.open();
@@ -37,8 +38,8 @@ async fn a_late_release_does_not_free_the_next_owners_key() {
     let (late, handler) = (Gate::default(), Gate::default());
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
-    handlers(decline(idempotency.operation("charge").key("k").no_payload(), &runs).await);
-    let next = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
+    handlers(decline(idempotency.charging(), &runs).await);
+    let next = charge_held(idempotency.charging(), &runs, &handler);
     let (next, ()) = tokio::join!(next, async {
         handler.reached().await;
         let before = store.record("charge#k").await;
@@ -57,14 +58,7 @@ async fn a_late_kept_failure_does_not_fail_the_next_attempt() {
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
     let retain = Failure::Retain { max_attempts: 5 };
-    let operation = || {
-        idempotency
-            .operation("charge")
-            .policy(|policy| policy.failure(retain))
-            .unwrap()
-            .key("k")
-            .no_payload()
-    };
+    let operation = || idempotency.charging_by(|policy| policy.failure(retain));
     handlers(decline(operation(), &runs).await);
     let next = charge_held(operation(), &runs, &handler);
     let (next, ()) = tokio::join!(next, async {
@@ -85,9 +79,7 @@ async fn a_late_completion_of_ones_own_rewrites_the_same_bytes() {
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
     let before = store.record("charge#k").await;
     late.open();
     link.wire.late_arrivals(1).await;
@@ -100,9 +92,7 @@ async fn a_late_stamp_does_not_touch_the_completed_record() {
     let link = Link::without_retries().clock(LocalClock::off_by(-200));
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let idempotency = store.over(&link);
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(link.wire.count("UpdateItem"), 2);
     let before = store.record("charge#k").await;
     late.open();
@@ -117,9 +107,8 @@ async fn a_late_renewal_does_not_shorten_the_lease() {
     let (late, handler) = (Gate::default(), Gate::default());
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let builder = store.builder(&link).policy(|policy| policy.lease(renewed));
-    let idempotency = builder.build().unwrap();
-    let run = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
+    let idempotency = store.by(&link, |policy| policy.lease(renewed));
+    let run = charge_held(idempotency.charging(), &runs, &handler);
     let (outcome, ()) = tokio::join!(run, async {
         handler.reached().await;
         let first = number(&store.record("charge#k").await, "lease_expires_at");

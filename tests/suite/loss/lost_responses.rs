@@ -7,7 +7,7 @@ use dynamodb_idempotency::{ErrorKind, Outcome};
 
 use crate::support::raw::{number, status};
 use crate::support::{
-    Act, Link, Runs, Store, charge, decline, executed, handlers, kind, raw, replayed,
+    Act, Charging, Link, Runs, Store, charge, decline, executed, handlers, kind, raw, replayed,
 };
 
 /// The operations that one first run sends when the first acquisition meets this.
@@ -15,13 +15,9 @@ async fn requests_of_a_run(link: Link, act: Act) -> Vec<String> {
     let (store, runs) = (Store::open().await, Runs::default());
     link.wire.next("PutItem", act);
     let idempotency = store.over(&link);
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
     let requests = link.wire.requests();
-    let repeat =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(repeat, replayed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), replayed(1, 1));
     requests
 }
 
@@ -54,9 +50,7 @@ async fn a_lost_acquire_response_is_read_back_when_the_sdks_retries_are_throttle
         link.wire.next("PutItem", Act::THROTTLE);
     }
     let idempotency = store.over(&link);
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
     let first = usize::try_from(link.tries()).unwrap();
     assert_eq!(link.wire.requests()[first..], ["GetItem", "PutItem"]);
 }
@@ -68,9 +62,7 @@ async fn a_lost_takeover_response_does_not_count_as_two_attempts() {
         store.put(raw::abandoned("charge#k")).await;
         link.wire.next("UpdateItem", Act::LoseResponse);
         let idempotency = store.over(&link);
-        let outcome =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-        assert_eq!(outcome, executed(1, 2));
+        assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 2));
         assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
     }
 }
@@ -83,9 +75,7 @@ async fn a_lost_completion_response_is_confirmed_and_never_released() {
             link.wire.next("PutItem", Act::Deliver);
             link.wire.next("PutItem", act);
             let idempotency = store.over(&link);
-            let outcome =
-                charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-            assert_eq!(outcome, executed(1, 1));
+            assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
             assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
             assert_eq!((link.wire.count("PutItem"), link.wire.count("UpdateItem")), (3, 0));
             link.wire.forget();
@@ -100,7 +90,7 @@ async fn cut_off(policy: Unconfirmed, act: Act) -> (Result<Outcome<String>, Erro
     let builder = store.builder(&link).request_timeout(timeout);
     let builder = builder.policy(|default| default.unconfirmed(policy).completion_timeout(timeout));
     let idempotency = builder.build().unwrap();
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let result = operation
         .run_with_outcome(async |_| {
             link.wire.down(act.clone());
@@ -133,10 +123,9 @@ async fn an_answer_that_cannot_be_confirmed_is_an_error_by_choice() {
 async fn an_unconfirmed_answer_goes_out_before_the_deadline() {
     let (store, link) = (Store::open().await, Link::default());
     let minute = Duration::from_secs(60);
-    let builder = store.builder(&link).policy(|policy| policy.completion_timeout(minute));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.completion_timeout(minute));
     let deadline = link.clock.in_secs(2);
-    let operation = idempotency.operation("charge").key("k").no_payload().deadline(deadline);
+    let operation = idempotency.charging().deadline(deadline);
     let outcome = operation.run_with_outcome(async |_| {
         link.wire.down(Act::LoseRequest);
         Ok::<_, String>(())
@@ -150,8 +139,7 @@ async fn an_unconfirmed_completion_that_did_arrive_is_replayed() {
     let (result, store) = cut_off(Unconfirmed::Answer, Act::LoseResponse).await;
     assert_eq!(result, Ok(Outcome::Unconfirmed("run 1".to_owned())));
     let (idempotency, runs) = (store.idempotency(), Runs::default());
-    let repeat =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+    let repeat = charge(idempotency.charging(), &runs).await.unwrap();
     assert_eq!(repeat, Outcome::Replayed("run 1".to_owned()));
 }
 
@@ -162,7 +150,7 @@ async fn a_lost_release_response_leaves_the_key_free() {
             let (store, runs) = (Store::open().await, Runs::default());
             link.wire.next("UpdateItem", act);
             let idempotency = store.over(&link);
-            handlers(decline(idempotency.operation("charge").key("k").no_payload(), &runs).await);
+            handlers(decline(idempotency.charging(), &runs).await);
             assert!(store.is_released("charge#k").await);
         }
     }
@@ -174,14 +162,7 @@ async fn a_lost_response_to_a_kept_failure_counts_it_once() {
         let (store, runs) = (Store::open().await, Runs::default());
         let idempotency = store.over(&link);
         let retain = Failure::Retain { max_attempts: 2 };
-        let operation = || {
-            idempotency
-                .operation("charge")
-                .policy(|policy| policy.failure(retain))
-                .unwrap()
-                .key("k")
-                .no_payload()
-        };
+        let operation = || idempotency.charging_by(|policy| policy.failure(retain));
         link.wire.next("UpdateItem", Act::LoseResponse);
         handlers(decline(operation(), &runs).await);
         let record = store.record("charge#k").await;

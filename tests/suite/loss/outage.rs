@@ -8,7 +8,7 @@ use dynamodb_idempotency::{
 };
 
 use crate::support::raw::{self, n, with};
-use crate::support::{Act, Gate, Link, Runs, Store, charge, is_in_progress, kind};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, charge, is_in_progress, kind};
 
 fn open(store: &Store, link: &Link) -> Idempotency {
     let builder = store.builder(link).request_timeout(Duration::from_secs(30));
@@ -23,8 +23,7 @@ async fn closed_is_the_default_and_runs_nothing() {
     for act in OUTAGES {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         link.wire.down(act);
-        let result =
-            charge(store.over(&link).operation("charge").key("k").no_payload(), &runs).await;
+        let result = charge(store.over(&link).charging(), &runs).await;
         let error = result.unwrap_err();
         let error = error.idempotency().unwrap();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
@@ -40,7 +39,7 @@ async fn open_runs_unprotected_and_stores_nothing() {
         link.wire.down(act);
         let idempotency = open(&store, &link);
         for run in [1, 2] {
-            let operation = idempotency.operation("charge").key("k").no_payload();
+            let operation = idempotency.charging();
             let outcome = operation.run_with_outcome(async |execution| {
                 assert!(!execution.is_protected());
                 Ok::<_, String>(runs.add())
@@ -58,10 +57,9 @@ async fn without_a_record_the_time_left_is_that_to_the_deadline() {
     link.wire.down(Act::LoseRequest);
     let off = store.builder(&link).disabled().build().unwrap();
     for idempotency in [open(&store, &link), off] {
-        let operation = || idempotency.operation("charge").key("k").no_payload();
+        let operation = || idempotency.charging();
         let left = async |execution: Execution| Ok::<_, String>(execution.lease_remaining());
-        let unlimited = operation().run(left).await.unwrap();
-        assert_eq!(unlimited, Duration::from_secs(366 * 24 * 3600));
+        assert_eq!(operation().run(left).await.unwrap(), Duration::from_secs(366 * 24 * 3600));
         let deadline = link.clock.in_secs(900);
         let limited = operation().deadline(deadline).run(left).await.unwrap();
         assert!(limited > Duration::from_secs(800) && limited <= Duration::from_secs(900));
@@ -84,12 +82,7 @@ async fn an_execution_without_a_record_has_no_attempt_number() {
         if is_down {
             link.wire.down(Act::LoseRequest);
         }
-        let operation = idempotency
-            .operation("charge")
-            .policy(|p| p.failure(retain))
-            .unwrap()
-            .key("k")
-            .no_payload();
+        let operation = idempotency.charging_by(|p| p.failure(retain));
         let run = operation.run(async |execution| Err::<u32, _>(execution.attempt()));
         let Err(RunError::Handler(attempt)) = run.await else { panic!("the handler's error") };
         numbers.push(attempt);
@@ -154,12 +147,9 @@ async fn open_never_runs_beside_an_owner_that_was_seen() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     store.put(raw::pending("charge#k")).await;
     let wait = InProgress::Wait { timeout: Duration::from_millis(300) };
-    let builder = store.builder(&link).policy(|p| p.outage(Outage::Open).in_progress(wait));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |p| p.outage(Outage::Open).in_progress(wait));
     link.wire.every("GetItem", Act::LoseRequest);
-    assert!(is_in_progress(
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-    ));
+    assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
     assert_eq!(runs.count(), 0);
 }
 
@@ -170,10 +160,9 @@ async fn a_store_that_takes_no_writes_is_out_of_reach() {
         let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
         link.wire.every("PutItem", act);
         let idempotency = store.over(&link);
-        let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+        let result = charge(idempotency.charging(), &runs).await;
         assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
-        let outcome =
-            charge(open(&store, &link).operation("charge").key("k").no_payload(), &runs).await;
+        let outcome = charge(open(&store, &link).charging(), &runs).await;
         assert!(matches!(outcome, Ok(Outcome::Unprotected(_))), "{outcome:?}");
         let left = store.item("charge#k").await;
         assert!(left.is_none_or(|record| raw::status(&record) == "RELEASED"));
@@ -187,9 +176,7 @@ async fn a_transaction_in_the_way_is_no_outage() {
     store.put(raw::pending("charge#k")).await;
     link.wire.next("PutItem", Act::Answer(400, "TransactionConflictException"));
     let idempotency = open(&store, &link);
-    assert!(is_in_progress(
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-    ));
+    assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
     assert_eq!(runs.count(), 0);
 }
 
@@ -197,7 +184,7 @@ async fn a_transaction_in_the_way_is_no_outage() {
 async fn a_missing_table_is_an_error_even_when_open() {
     let store = Store::without_table(TableSchema::default()).await;
     let (link, runs) = (Link::default(), Runs::default());
-    let result = charge(open(&store, &link).operation("charge").key("k").no_payload(), &runs).await;
+    let result = charge(open(&store, &link).charging(), &runs).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::Configuration, 0));
 }
 
@@ -208,7 +195,7 @@ async fn a_request_without_an_answer_ends_at_its_timeout() {
     link.wire.down(Act::HoldRequest(never));
     let timeout = Duration::from_millis(100);
     let idempotency = store.builder(&link).request_timeout(timeout).build().unwrap();
-    let call = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let call = charge(idempotency.charging(), &runs);
     // A hundred times as long as the two requests may take.
     let result = tokio::time::timeout(Duration::from_secs(20), call).await.expect("it ends");
     assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
@@ -231,7 +218,7 @@ async fn an_outage_costs_a_call_one_request_timeout_whatever_it_sends() {
         for outage in [Outage::Closed, Outage::Open] {
             let (_store, _link, idempotency) = unanswered(outage, acquire).await;
             let start = tokio::time::Instant::now();
-            let operation = idempotency.operation("charge").key("k").no_payload();
+            let operation = idempotency.charging();
             let ran = operation.run(async |_| Ok::<_, String>(start.elapsed())).await;
             assert_eq!(ran.is_ok(), outage == Outage::Open, "{acquire:?}: {ran:?}");
             let took = ran.unwrap_or_else(|_| start.elapsed());
@@ -244,7 +231,7 @@ async fn an_outage_costs_a_call_one_request_timeout_whatever_it_sends() {
 async fn an_outage_costs_a_transaction_one_request_timeout() {
     let (_store, _link, idempotency) = unanswered(Outage::Closed, FirstRequest::Write).await;
     let start = tokio::time::Instant::now();
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let ran = operation.run_transaction(async || Ok::<_, String>(Transaction::new(1_u32))).await;
     let took = start.elapsed();
     assert_eq!(kind(ran), ErrorKind::OutcomeUnknown);
@@ -266,7 +253,7 @@ async fn a_call_that_gives_up_gives_back_what_has_arrived_late() {
         link.wire.late_arrivals(8).await;
         release.open();
     };
-    let call = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let call = charge(idempotency.charging(), &runs);
     let (refused, ()) = tokio::join!(call, arrival);
     assert_eq!(kind(refused), ErrorKind::Unavailable);
     let left = store.item("charge#k").await;
@@ -296,7 +283,7 @@ async fn a_contended_key_is_tried_with_growing_pauses_and_never_run_unprotected(
     };
     let start = tokio::time::Instant::now();
     tokio::select! {
-        result = charge(idempotency.operation("charge").key("k").no_payload(), &runs) => {
+        result = charge(idempotency.charging(), &runs) => {
             assert_eq!(runs.count(), 0, "{result:?}");
             assert!(is_in_progress(result));
         }
@@ -319,7 +306,7 @@ async fn what_was_seen_to_be_completed_never_runs_for_want_of_its_answer() {
     for outage in [Outage::Closed, Outage::Open] {
         let link = Link::without_retries();
         link.wire.parts(Act::SERVER_ERROR);
-        let open = store.builder(&link).policy(|policy| policy.outage(outage)).build().unwrap();
+        let open = store.by(&link, |policy| policy.outage(outage));
         assert_eq!(kind(run(&open).await), ErrorKind::Unavailable);
     }
     assert_eq!(runs.count(), 1);
@@ -335,7 +322,7 @@ async fn a_record_that_cannot_be_read_is_never_run_unprotected() {
         let builder = store.builder(&link);
         let builder = builder.policy(|policy| policy.outage(Outage::Open).first_request(first));
         let idempotency = builder.build().unwrap();
-        let ran = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+        let ran = charge(idempotency.charging(), &runs).await;
         assert!(ran.is_err(), "{first:?}: {ran:?}");
         assert_eq!(runs.count(), 0, "{first:?}");
     }
@@ -354,6 +341,6 @@ async fn an_operation_whose_stored_steps_were_read_is_never_run_unprotected() {
     idempotency.warm().await.unwrap();
     link.wire.every("PutItem", Act::THROTTLE);
     link.wire.every("UpdateItem", Act::THROTTLE);
-    let ran = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+    let ran = charge(idempotency.charging(), &runs).await;
     assert_eq!((kind(ran), runs.count()), (ErrorKind::Unavailable, 0));
 }

@@ -8,7 +8,7 @@ use aws_smithy_types::retry::RetrySpec;
 use dynamodb_idempotency::{ErrorKind, Idempotency};
 
 use crate::support::raw::status;
-use crate::support::{Act, Link, Runs, Store, charge, executed, kind, replayed};
+use crate::support::{Act, Charging, Link, Runs, Store, charge, executed, kind, replayed};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
@@ -40,9 +40,7 @@ async fn four_tries_fit_into_a_call_however_long_the_sdk_would_wait() {
         for _ in 1..4 {
             link.wire.next("PutItem", act.clone());
         }
-        let outcome =
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-        assert_eq!(outcome, executed(1, 1));
+        assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
         assert_eq!(link.wire.requests(), ["PutItem"; 5]);
     });
     futures::future::join_all(calls).await;
@@ -59,7 +57,7 @@ async fn with_retries_switched_off_nothing_is_lost_and_nothing_runs_twice() {
                 link.wire.next("PutItem", Act::Deliver);
             }
             link.wire.next("PutItem", act.clone());
-            let on = || idempotency.operation("charge").key("k").no_payload();
+            let on = || idempotency.charging();
             assert_eq!(charge(on(), &runs).await.unwrap(), executed(1, 1), "{act:?} {lost}");
             assert_eq!(charge(on(), &runs).await.unwrap(), replayed(1, 1), "{act:?} {lost}");
             assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -71,7 +69,7 @@ async fn with_retries_switched_off_nothing_is_lost_and_nothing_runs_twice() {
 async fn without_sdk_retries_a_throttled_call_gets_a_retryable_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = retrying(&store, &link, RetryConfig::disabled());
-    let on = || idempotency.operation("charge").key("k").no_payload();
+    let on = || idempotency.charging();
     link.wire.next("PutItem", Act::THROTTLE);
     assert_eq!(kind(charge(on(), &runs).await), ErrorKind::Unavailable);
     assert_eq!(

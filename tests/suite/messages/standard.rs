@@ -182,7 +182,7 @@ async fn a_function_s_answer_under_the_same_key_counts_as_done() {
 async fn a_message_whose_handler_is_stopped_as_its_lease_ends_is_reported() {
     let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
     let lease = Lease::Fixed(Duration::from_secs(20));
-    let idempotency = store.builder(&link).policy(|policy| policy.lease(lease)).build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.lease(lease));
     let (frozen, noted) = (link.clone(), ran.clone());
     let service = idempotency
         .sqs("book")

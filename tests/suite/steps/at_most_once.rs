@@ -188,8 +188,7 @@ async fn a_handler_whose_note_finds_the_lease_lost_is_stopped() {
 async fn without_a_record_nothing_is_sent() {
     let (store, service) = (Store::open().await, Service::default());
     let off = store.builder(&Link::default()).disabled().build().unwrap();
-    let outcome = refund(&off, &service, 0, LookUp::Unknown).await;
-    assert_eq!(kind_of(outcome), ErrorKind::Unavailable);
+    assert_eq!(kind_of(refund(&off, &service, 0, LookUp::Unknown).await), ErrorKind::Unavailable);
     assert_eq!(service.sent.count(), 0);
 }
 

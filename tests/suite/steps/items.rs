@@ -117,7 +117,7 @@ async fn without_its_note_a_step_runs_again() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     link.wire.every("UpdateItem", Act::LoseRequest);
     let short = |policy: Policy| policy.completion_timeout(Duration::from_millis(100));
-    let idempotency = store.builder(&link).policy(short).build().unwrap();
+    let idempotency = store.by(&link, short);
     let lost = handlers(attempt(call(&idempotency), &["a"], &runs).await);
     assert_eq!(not_stored(lost).kind(), ErrorKind::OutcomeUnknown);
     assert_eq!(items(&store).await.len(), 1);
@@ -145,7 +145,7 @@ async fn a_result_whose_item_is_not_confirmed_goes_into_its_record() {
         let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
         link.wire.parts(act);
         let short = |policy: Policy| policy.completion_timeout(Duration::from_secs(2));
-        let idempotency = store.builder(&link).policy(short).build().unwrap();
+        let idempotency = store.by(&link, short);
         fails(call(&idempotency), &["a"], &runs).await;
         let record = store.record("order#k").await;
         assert_eq!(steps(&record)["a"], s(&format!("\"{}\"", result("a"))));
@@ -215,7 +215,7 @@ async fn nothing_runs_or_changes_while_items_cannot_be_read() {
         let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
         fails(call(&store.idempotency()), &["a"], &runs).await;
         let before = store.record("order#k").await;
-        let idempotency = store.builder(&link).policy(|p| p.outage(outage)).build().unwrap();
+        let idempotency = store.by(&link, |p| p.outage(outage));
         link.wire.every("GetItem", Act::SERVER_ERROR);
         let error = kind(call(&idempotency).run(async |_| never::<()>().await).await);
         assert_eq!((error, store.record("order#k").await), (ErrorKind::Unavailable, before));
@@ -307,7 +307,7 @@ async fn ends(store: &Store) -> (Vec<i64>, i64) {
 async fn items_are_kept_longer_than_a_record_that_is_taken_over_later() {
     let (store, runs) = (Store::open().await, Runs::default());
     let month = |policy: Policy| policy.retention(Duration::from_secs(30 * 24 * 3600));
-    let kept = |store: &Store, link: &Link| store.builder(link).policy(month).build().unwrap();
+    let kept = |store: &Store, link: &Link| store.by(link, month);
     fails(call(&kept(&store, &Link::default())), &["a", "b"], &runs).await;
     let (before, _) = ends(&store).await;
     // The items end later than the record by six days, and then by less than none.
@@ -336,7 +336,7 @@ async fn items_are_kept_longer_than_a_record_that_is_taken_over_later() {
 async fn items_are_kept_longer_than_a_record_whose_lease_is_renewed_for_weeks() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let renewed = |policy: Policy| policy.lease(Lease::Renewed(Duration::from_secs(24 * 3600)));
-    let idempotency = store.builder(&link).policy(renewed).build().unwrap();
+    let idempotency = store.by(&link, renewed);
     let running = call(&idempotency).run(async |execution| {
         let work = async {
             runs.add();
@@ -407,7 +407,7 @@ async fn a_note_of_a_request_that_is_sent_at_most_once_is_in_the_record() {
 async fn an_item_is_noted_only_by_the_owner() {
     let (store, link) = (Store::open().await, Link::default());
     let goes_on = |policy: Policy| policy.lease_expired(LeaseExpired::Continue);
-    let idempotency = store.builder(&link).policy(goes_on).build().unwrap();
+    let idempotency = store.by(&link, goes_on);
     let running = call(&idempotency).run(async |execution| {
         store.put(raw::pending("order#k")).await;
         let step = execution.step("a", async { Ok::<_, &str>(result("a")) }).await;
@@ -456,7 +456,7 @@ async fn tools_read_the_items_of_a_record_and_sweep_them_when_they_expire() {
 async fn waiting_callers_read_no_items() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let waits = InProgress::Wait { timeout: Duration::from_secs(60) };
-    let waiting = store.builder(&link).policy(|p| p.in_progress(waits)).build().unwrap();
+    let waiting = store.by(&link, |p| p.in_progress(waits));
     let (owner, gate) = (store.idempotency(), Gate::default());
     let running = call(&owner).run(async |execution| {
         execution.step("a", async { Ok::<_, &str>(result("a")) }).await?;

@@ -65,8 +65,7 @@ async fn wherever_the_store_goes_away_each_stored_step_happened_once() {
         let (store, link, effects) =
             (Store::open().await, Link::without_retries(), Effects::default());
         let short = Duration::from_millis(100);
-        let builder = store.builder(&link).policy(|policy| policy.completion_timeout(short));
-        let idempotency = builder.build().unwrap();
+        let idempotency = store.by(&link, |policy| policy.completion_timeout(short));
         for _ in 1..reached {
             link.wire.next("UpdateItem", Act::Deliver);
         }
@@ -116,8 +115,7 @@ async fn a_panic_keeps_a_record_with_steps() {
         three(&execution, &effects).await?;
         panic!("the handler does")
     });
-    let panicked = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(running)).await;
-    assert!(panicked.is_err());
+    assert!(futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(running)).await.is_err());
     assert_eq!(status(&store.record("order#k").await), "FAILED");
     let again = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
     assert_eq!((again.into_inner().as_str(), effects.counts()), (DONE, [1, 1, 1]));
@@ -227,8 +225,7 @@ async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
 async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran() {
     let (store, link) = (Store::open().await, Link::default());
     let lease = Lease::Fixed(Duration::from_secs(20));
-    let builder = store.builder(&link).policy(|policy| goes_on(policy.lease(lease)));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |policy| goes_on(policy.lease(lease)));
     let operation = idempotency.operation("order").key("k").no_payload();
     let result = operation.run(async |execution| {
         let slow = async {
@@ -272,8 +269,7 @@ async fn a_taker_never_misses_a_step_that_was_stored_before_it_took_over() {
 async fn without_a_record_steps_run_and_nothing_is_stored() {
     let (store, link, effects) = (Store::open().await, Link::without_retries(), Effects::default());
     link.wire.down(Act::LoseRequest);
-    let builder = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.outage(Outage::Open));
     let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
     assert_eq!(outcome, Outcome::Unprotected(DONE.to_owned()));
     assert_eq!(link.wire.count("UpdateItem"), 0);
@@ -294,8 +290,7 @@ async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
     store.put(stepped(raw::abandoned("order#k"))).await;
     link.wire.next("PutItem", Act::Deliver);
     link.wire.down(Act::LoseRequest);
-    let builder = store.builder(&link).policy(|policy| policy.outage(Outage::Open));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.outage(Outage::Open));
     let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
     assert_eq!(outcome, Outcome::Unprotected("reserve 0, charge 1, mail 1".to_owned()));
 }
@@ -313,8 +308,7 @@ async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_hold
         assert_eq!(store.record("order#k").await, theirs);
         late
     });
-    let error = not_stored(handlers(result.await));
-    assert_eq!(error.kind(), ErrorKind::LeaseLost);
+    assert_eq!(not_stored(handlers(result.await)).kind(), ErrorKind::LeaseLost);
 }
 
 #[tokio::test]
@@ -364,7 +358,6 @@ async fn a_commit_that_is_given_up_leaves_the_steps_to_the_next_attempt() {
     assert_eq!(status(&record), "FAILED");
     assert!(record.contains_key("steps"), "{record:?}");
     link.wire.up();
-    let second = idempotency.operation("order").key("k").no_payload().run(order).await;
-    assert_eq!(second.unwrap(), 1);
+    assert_eq!(idempotency.operation("order").key("k").no_payload().run(order).await.unwrap(), 1);
     assert_eq!((runs.count(), store.counted("effect").await), (1, 1));
 }

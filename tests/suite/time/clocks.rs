@@ -9,7 +9,7 @@ use dynamodb_idempotency::{Error, ErrorKind, Idempotency, Scope, Transaction};
 use crate::support::effects::count;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, crates, executed,
+    Act, Charging, Gate, Link, LocalClock, Runs, Store, charge, charge_held, crates, executed,
     is_in_progress, kind, replayed,
 };
 
@@ -25,9 +25,7 @@ async fn a_taker_with_a_fast_clock_does_not_take_a_live_lease() {
     let link = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
     let idempotency = store.over(&link);
     for _ in 0..2 {
-        assert!(is_in_progress(
-            charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-        ));
+        assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
     }
     assert_eq!((store.record("charge#k").await, runs.count()), (record, 0));
 }
@@ -38,9 +36,7 @@ async fn a_taker_with_a_slow_clock_takes_an_expired_lease() {
     store.put(raw::abandoned("charge#k")).await;
     let link = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
     let idempotency = store.over(&link);
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 2));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 2));
     // The rejection carries the store's time, so the first timestamp of the takeover is right.
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
 }
@@ -51,14 +47,10 @@ async fn retention_is_judged_by_the_stores_time() {
     let record = raw::completed("charge#k", "\"stored\"");
     let fast = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
     store.put(with(record.clone(), "expires_at", n(raw::now() / 1000 + 60))).await;
-    let replay =
-        charge(store.over(&fast).operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert!(replay.is_replayed());
+    assert!(charge(store.over(&fast).charging(), &runs).await.unwrap().is_replayed());
     let slow = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
     store.put(with(record, "expires_at", n(raw::now() / 1000 - 60))).await;
-    let again =
-        charge(store.over(&slow).operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(again, executed(1, 1));
+    assert_eq!(charge(store.over(&slow).charging(), &runs).await.unwrap(), executed(1, 1));
 }
 
 /// Runs with a lease of one minute; how far its end is from one minute after now, in ms, as the
@@ -130,13 +122,13 @@ async fn the_lease_of_a_slow_clock_that_was_taken_meanwhile_is_not_run_under() {
     let (slow, other) = (store.over(&slow), store.idempotency());
     let (first, second) = tokio::join!(
         async {
-            let result = charge(slow.operation("charge").key("k").no_payload(), &runs).await;
+            let result = charge(slow.charging(), &runs).await;
             handler.open();
             result
         },
         async {
             stamp.reached().await;
-            let run = charge_held(other.operation("charge").key("k").no_payload(), &runs, &handler);
+            let run = charge_held(other.charging(), &runs, &handler);
             let (outcome, ()) = tokio::join!(run, async {
                 handler.reached().await;
                 stamp.open();
@@ -158,7 +150,7 @@ async fn where_store_time_is_declared_the_tolerance_is_a_margin() {
         store.put(with(raw::pending("charge#k"), "lease_expires_at", lease)).await;
         let builder = store.starting(&link).clock_tolerance(tolerance).local_store_time();
         let idempotency = builder.build().unwrap();
-        let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+        let result = charge(idempotency.charging(), &runs).await;
         if is_taken {
             assert_eq!(result.unwrap(), executed(1, 2));
         } else {
@@ -176,8 +168,7 @@ async fn a_process_that_no_response_has_shown_store_time_runs_nothing() {
             store.put(record.clone()).await;
         }
         let idempotency = store.starting(&link).build().unwrap();
-        let error =
-            crates(charge(idempotency.operation("charge").key("k").no_payload(), &runs).await);
+        let error = crates(charge(idempotency.charging(), &runs).await);
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("`Date`"), "{error}");
         assert_eq!(link.wire.requests(), ["GetItem"; 3], "{record:?}");
@@ -214,7 +205,7 @@ async fn a_wrong_clock_and_a_missing_date_end_no_lease_and_no_retention_early() 
             store.put(record.clone()).await;
             clock.advance(ahead);
             link.wire.drop_date();
-            let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
+            let result = charge(idempotency.charging(), &runs).await;
             match raw::status(&record) {
                 "PENDING" => assert!(is_in_progress(result), "{ahead}"),
                 _ => assert!(result.unwrap().is_replayed(), "{ahead}"),
@@ -260,7 +251,7 @@ async fn a_wrong_clock_and_a_missing_date_run_nothing_under_a_wrong_lease() {
         idempotency.warm().await.unwrap();
         clock.advance(off_by);
         link.wire.drop_date();
-        let run = idempotency.operation("charge").key("k").no_payload().run(async |_| {
+        let run = idempotency.charging().run(async |_| {
             let left = number(&store.record("charge#k").await, "lease_expires_at") - raw::now();
             assert!((25_000..=35_000).contains(&left), "{off_by}: {left} ms");
             Ok::<_, String>(1)
@@ -274,13 +265,9 @@ async fn without_the_stores_time_a_run_still_takes_two_requests() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     link.wire.drop_date();
     let idempotency = store.over(&link);
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
-    let repeat =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(repeat, replayed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), replayed(1, 1));
 }
 
 #[tokio::test]
@@ -289,7 +276,7 @@ async fn a_clock_that_is_decades_off_leaves_a_lease_and_a_retention_that_are_rig
         let (store, runs) = (Store::open().await, Runs::default());
         let link = Link::default().clock(LocalClock::off_by(years * 365 * 86_400));
         let idempotency = store.over(&link);
-        let run = idempotency.operation("charge").key("k").no_payload().run(async |_| {
+        let run = idempotency.charging().run(async |_| {
             let left = number(&store.record("charge#k").await, "lease_expires_at") - raw::now();
             assert!((left - 30_000).abs() < 5_000, "{years}: {left}");
             Ok::<_, String>(format!("run {}", runs.add()))
@@ -301,7 +288,7 @@ async fn a_clock_that_is_decades_off_leaves_a_lease_and_a_retention_that_are_rig
         let done = number(&record, "completed_at") - raw::now();
         assert!(done.abs() < 5_000, "{years}: {done}");
         for caller in [&idempotency, &store.idempotency()] {
-            charge(caller.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+            charge(caller.charging(), &runs).await.unwrap();
         }
         assert_eq!(runs.count(), 1, "{years}");
     }
@@ -319,7 +306,7 @@ fn is_about(seconds: i64, expected: i64) -> bool {
 }
 
 async fn transact(idempotency: &Idempotency, runs: &Runs) -> String {
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let answer = Transaction::new(format!("run {}", runs.add()));
     operation.run_transaction(async || Ok::<_, Infallible>(answer)).await.unwrap()
 }
@@ -351,7 +338,7 @@ async fn an_unprotected_commit_of_a_process_that_has_not_heard_of_the_store_read
         let builder = builder.policy(|p| p.retention(retained).outage(Outage::Open));
         let idempotency = builder.build().unwrap();
         link.wire.down(Act::LoseRequest);
-        let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let run = idempotency.charging().run(async |execution| {
             assert!(!execution.is_protected());
             link.wire.up();
             link.wire.forget();
@@ -373,14 +360,13 @@ async fn a_fast_clock_and_a_crash_in_the_first_round_trip_lock_no_key_for_longer
     let idempotency = store.starting(&link).build().unwrap();
     let response = Gate::default();
     link.wire.next("PutItem", Act::HoldResponse(response.clone()));
-    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let run = charge(idempotency.charging(), &runs);
     tokio::select! {
         _ = run => panic!("its response is held"),
         () = response.reached() => {}
     }
     let later = store.over(&Link::later(35));
-    let outcome = charge(later.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!((outcome, runs.count()), (executed(1, 2), 1));
+    assert_eq!((charge(later.charging(), &runs).await.unwrap(), runs.count()), (executed(1, 2), 1));
 }
 
 /// A machine frozen between two invocations: both of its clocks stop while the store's continues.
@@ -393,7 +379,7 @@ async fn a_transaction_that_a_jumped_clock_has_stamped_too_early_is_kept_for_lon
     link.wire.shift_date(2 * 3600);
     link.wire.forget();
     let transaction = async || Ok::<_, Infallible>(Transaction::new("done".to_owned()));
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     assert_eq!(operation.run_transaction(transaction).await.unwrap(), "done");
     assert_eq!(link.wire.requests(), ["TransactWriteItems", "UpdateItem"]);
     let kept = kept(&store).await;
@@ -439,7 +425,7 @@ async fn a_start_that_warms_teaches_the_time() {
             idempotency.warm().await.unwrap();
         }
         link.wire.forget();
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+        charge(idempotency.charging(), &runs).await.unwrap();
         assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
     }
 }
@@ -451,8 +437,7 @@ async fn a_process_without_a_response_of_the_store_writes_nothing() {
     let idempotency =
         store.starting(&link).request_timeout(Duration::from_millis(200)).build().unwrap();
     link.wire.every("GetItem", Act::LoseRequest);
-    let result = charge(idempotency.operation("charge").key("k").no_payload(), &runs).await;
-    assert_eq!(kind(result), ErrorKind::Unavailable);
+    assert_eq!(kind(charge(idempotency.charging(), &runs).await), ErrorKind::Unavailable);
     assert!(link.wire.requests().iter().all(|request| request == "GetItem"));
     assert_eq!(store.item("charge#k").await, None);
 }

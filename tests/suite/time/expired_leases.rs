@@ -16,7 +16,8 @@ use crate::support::effects::count;
 use crate::support::gate::patiently;
 use crate::support::raw::{self, n, s, status, with};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, replayed,
+    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+    replayed,
 };
 
 const AN_HOUR: i64 = 3600;
@@ -59,7 +60,7 @@ async fn a_handler_is_not_polled_after_its_lease_by_either_clock() {
     for pass in [BY_THE_WALL_CLOCK, BY_THE_MONOTONIC_CLOCK, IN_A_FROZEN_MACHINE] {
         let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = owner(&store, &link);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let error = overrun(operation, || pass(&link), &after).await.unwrap_err();
         let error = error.into_handler().unwrap_err();
         assert_eq!((error.kind(), after.count()), (ErrorKind::LeaseExpired, 0));
@@ -75,8 +76,8 @@ async fn a_handler_is_not_polled_after_its_lease_by_either_clock() {
 async fn a_handler_that_nothing_wakes_is_stopped_by_a_timer() {
     let (store, link) = (Store::open().await, Link::default());
     let shortest = Lease::Fixed(Duration::from_secs(3));
-    let idempotency = store.builder(&link).policy(|p| p.lease(shortest)).build().unwrap();
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let idempotency = store.by(&link, |p| p.lease(shortest));
+    let operation = idempotency.charging();
     let run = operation.run(async |_| pending::<Result<(), Infallible>>().await);
     assert_eq!(kind(patiently("the end of three seconds", run).await), ErrorKind::LeaseExpired);
 }
@@ -86,12 +87,7 @@ async fn a_policy_lets_a_handler_go_on() {
     for pass in [BY_THE_WALL_CLOCK, BY_THE_MONOTONIC_CLOCK, IN_A_FROZEN_MACHINE] {
         let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = owner(&store, &link);
-        let operation = idempotency
-            .operation("charge")
-            .policy(|p| p.lease_expired(LeaseExpired::Continue))
-            .unwrap()
-            .key("k")
-            .no_payload();
+        let operation = idempotency.charging_by(|p| p.lease_expired(LeaseExpired::Continue));
         let answer = overrun(operation, || pass(&link), &after).await.unwrap();
         assert_eq!((answer.as_str(), after.count()), ("done", 1));
         assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -103,9 +99,9 @@ async fn a_policy_lets_a_handler_go_on() {
 async fn a_handler_whose_renewal_finds_the_lease_lost_is_stopped() {
     let (store, link) = (Store::open().await, Link::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let idempotency = store.builder(&link).policy(|p| p.lease(renewed)).build().unwrap();
+    let idempotency = store.by(&link, |p| p.lease(renewed));
     let theirs = with(raw::pending("charge#k"), "attempt", n(2));
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let run = operation.run(async |_| {
         store.put(theirs.clone()).await;
         pending::<Result<(), Infallible>>().await
@@ -118,7 +114,7 @@ async fn a_handler_whose_renewal_finds_the_lease_lost_is_stopped() {
 async fn a_handler_whose_step_finds_the_lease_lost_goes_no_further() {
     let (store, after) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let run = operation.run(async |execution| {
         let theirs = with(store.record("charge#k").await, "owner", s(raw::OTHER_OWNER));
         store.put(theirs).await;
@@ -136,7 +132,7 @@ async fn a_handler_that_has_returned_completes_though_its_lease_ends_meanwhile()
     let completion = Gate::default();
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::HoldRequest(completion.clone()));
-    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let run = charge(idempotency.charging(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         completion.reached().await;
         link.let_pass(AN_HOUR);
@@ -153,7 +149,7 @@ async fn no_two_executions_make_progress_at_once() {
         (Store::open().await, Link::default(), Runs::default(), Runs::default());
     let frozen = Gate::default();
     let (owner, taker) = (owner(&store, &link), store.over(&Link::later(AN_HOUR)));
-    let first = owner.operation("charge").key("k").no_payload().run(async |_| {
+    let first = owner.charging().run(async |_| {
         runs.add();
         frozen.pass().await;
         after.add();
@@ -161,14 +157,12 @@ async fn no_two_executions_make_progress_at_once() {
     });
     let (first, ()) = tokio::join!(first, async {
         frozen.reached().await;
-        let second = charge(taker.operation("charge").key("k").no_payload(), &runs).await;
-        assert_eq!(second.unwrap(), executed(2, 2));
+        assert_eq!(charge(taker.charging(), &runs).await.unwrap(), executed(2, 2));
         link.freeze(AN_HOUR);
         frozen.open();
     });
     assert_eq!((kind(first), after.count()), (ErrorKind::LeaseExpired, 0));
-    let repeat = charge(owner.operation("charge").key("k").no_payload(), &runs).await;
-    assert_eq!(repeat.unwrap(), replayed(2, 2));
+    assert_eq!(charge(owner.charging(), &runs).await.unwrap(), replayed(2, 2));
 }
 
 /// What the policy says of an abandoned operation holds for a handler that was stopped.
@@ -176,17 +170,12 @@ async fn no_two_executions_make_progress_at_once() {
 async fn a_repeat_of_a_handler_that_was_stopped_meets_an_abandoned_operation() {
     let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = owner(&store, &link);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     drop(overrun(operation, || link.let_pass(70), &after).await);
     let later = store.over(&Link::later(AN_HOUR));
-    let rejecting = later
-        .operation("charge")
-        .policy(|p| p.takeover(Takeover::Reject))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let rejecting = later.charging_by(|p| p.takeover(Takeover::Reject));
     assert_eq!(kind(charge(rejecting, &after).await), ErrorKind::Abandoned);
-    let asking = later.operation("charge").key("k").no_payload();
+    let asking = later.charging();
     let asking =
         asking.reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed("found".to_owned())));
     let answer = asking.run(async |_| Ok::<_, Infallible>("ran".to_owned())).await;
@@ -201,7 +190,7 @@ async fn commit_in_flight(
     let (store, link) = (Store::open().await, Link::default());
     let (idempotency, held) = (owner(&store, &link), Gate::default());
     link.wire.next("TransactWriteItems", act(held.clone()));
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let run = operation.run_with_outcome(async |execution: Execution| {
         let wake = async {
             held.reached().await;
@@ -250,7 +239,7 @@ async fn a_commit_that_lands_after_the_lease_ended_is_what_repeats_get() {
         link.wire.next("TransactWriteItems", Act::ArriveLate(late.clone()));
         link.wire.next("TransactWriteItems", Act::HoldRequest(second.clone()));
         let idempotency = owner(&store, &link);
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let run = operation.run(async |execution: Execution| {
             let committing = execution.commit("booked", [count(store.table(), "effect")]);
             let wake = async {
@@ -268,8 +257,7 @@ async fn a_commit_that_lands_after_the_lease_ended_is_what_repeats_get() {
         late.open();
         link.wire.late_arrivals(1).await;
         assert_eq!(store.counted("effect").await, i64::from(!is_taken));
-        let repeat =
-            charge(store.idempotency().operation("charge").key("k").no_payload(), &runs).await;
+        let repeat = charge(store.idempotency().charging(), &runs).await;
         if is_taken {
             assert!(is_in_progress(repeat));
         } else {
@@ -282,7 +270,7 @@ async fn a_commit_that_lands_after_the_lease_ended_is_what_repeats_get() {
 async fn what_a_handler_has_committed_is_the_answer_though_it_is_stopped_later() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = owner(&store, &link);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = idempotency.charging();
     let run = operation.run_with_outcome(async |execution: Execution| {
         execution.commit("booked", [count(store.table(), "effect")]).await.unwrap();
         link.let_pass(70);
@@ -298,8 +286,7 @@ async fn what_a_handler_has_committed_is_the_answer_though_it_is_stopped_later()
 async fn a_transaction_is_not_prepared_past_its_deadline() {
     let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let operation =
-        idempotency.operation("charge").key("k").no_payload().deadline(link.clock.in_secs(20));
+    let operation = idempotency.charging().deadline(link.clock.in_secs(20));
     let result = operation
         .run_transaction(async || {
             link.let_pass(30);
@@ -318,8 +305,7 @@ async fn a_hook_is_not_asked_past_the_deadline() {
     let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::abandoned("charge#k")).await;
     let idempotency = store.over(&link);
-    let operation =
-        idempotency.operation("charge").key("k").no_payload().deadline(link.clock.in_secs(20));
+    let operation = idempotency.charging().deadline(link.clock.in_secs(20));
     let operation = operation.reconcile(async |_| {
         link.let_pass(30);
         yield_now().await;
@@ -334,10 +320,10 @@ async fn a_hook_is_not_asked_past_the_deadline() {
 async fn a_renewed_lease_that_cannot_be_renewed_stops_its_handler() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let idempotency = store.builder(&link).policy(|p| p.lease(renewed)).build().unwrap();
+    let idempotency = store.by(&link, |p| p.lease(renewed));
     let handler = Gate::default();
     link.wire.every("UpdateItem", Act::THROTTLE);
-    let run = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
+    let run = charge_held(idempotency.charging(), &runs, &handler);
     assert_eq!(kind(patiently("the end of three seconds", run).await), ErrorKind::LeaseExpired);
     assert_eq!(status(&store.record("charge#k").await), "PENDING");
 }

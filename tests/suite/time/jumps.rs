@@ -9,8 +9,8 @@ use dynamodb_idempotency::{ErrorKind, Outcome, RunError};
 use crate::support::gate::patiently;
 use crate::support::raw::{self, number};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind, not_run,
-    replayed,
+    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+    not_run, replayed,
 };
 
 const AN_HOUR: i64 = 3600;
@@ -27,10 +27,9 @@ async fn a_renewal_by_a_clock_that_was_set_forward_is_corrected() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     // Or else it would be stopped by that clock.
     let goes_on = LeaseExpired::Continue;
-    let builder = store.builder(&link).policy(|p| p.lease(SHORTEST).lease_expired(goes_on));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |p| p.lease(SHORTEST).lease_expired(goes_on));
     let handler = Gate::default();
-    let run = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
+    let run = charge_held(idempotency.charging(), &runs, &handler);
     let (outcome, left) = tokio::join!(run, async {
         handler.reached().await;
         let stamped = Gate::default();
@@ -52,9 +51,9 @@ async fn a_renewal_by_a_clock_that_was_set_forward_is_corrected() {
 #[tokio::test]
 async fn a_lease_is_renewed_though_the_clock_was_set_back() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.builder(&link).policy(|policy| policy.lease(SHORTEST)).build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.lease(SHORTEST));
     let handler = Gate::default();
-    let run = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
+    let run = charge_held(idempotency.charging(), &runs, &handler);
     let (outcome, ()) = tokio::join!(run, async {
         handler.reached().await;
         let first = number(&store.record("charge#k").await, "lease_expires_at");
@@ -74,9 +73,8 @@ async fn a_lease_is_renewed_though_the_clock_was_set_back() {
 async fn an_answer_outlives_its_lease_and_its_retention_though_the_clock_was_set_back() {
     let (store, link) = (Store::open().await, Link::default());
     let minute = Duration::from_secs(60);
-    let builder = store.builder(&link).policy(|p| p.retention(minute).lease(Lease::Fixed(minute)));
-    let idempotency = builder.build().unwrap();
-    let run = idempotency.operation("charge").key("k").no_payload().run(async |_| {
+    let idempotency = store.by(&link, |p| p.retention(minute).lease(Lease::Fixed(minute)));
+    let run = idempotency.charging().run(async |_| {
         link.clock.advance(-AN_HOUR);
         Ok::<_, Infallible>(())
     });
@@ -99,9 +97,8 @@ async fn no_step_starts_under_a_lease_that_is_over_by_either_clock() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let goes_on = LeaseExpired::Continue;
         let lease = Lease::Fixed(length);
-        let builder = store.builder(&link).policy(|p| p.lease(lease).lease_expired(goes_on));
-        let idempotency = builder.build().unwrap();
-        let run = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+        let idempotency = store.by(&link, |p| p.lease(lease).lease_expired(goes_on));
+        let run = idempotency.charging().run(async |execution| {
             pass(&link);
             let work = async {
                 runs.add();
@@ -121,10 +118,10 @@ async fn a_wait_is_no_longer_for_a_clock_that_was_set_back() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::pending("charge#k")).await;
     let wait = InProgress::Wait { timeout: Duration::from_millis(300) };
-    let idempotency = store.builder(&link).policy(|p| p.in_progress(wait)).build().unwrap();
+    let idempotency = store.by(&link, |p| p.in_progress(wait));
     let look = Gate::default();
     link.wire.next("GetItem", Act::HoldRequest(look.clone()));
-    let call = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let call = charge(idempotency.charging(), &runs);
     let (result, ()) = tokio::join!(patiently("the end of a wait of 300 ms", call), async {
         look.reached().await;
         link.clock.advance(-AN_HOUR);
@@ -141,7 +138,7 @@ async fn a_completion_is_tried_again_though_the_clock_was_set_forward() {
     let completion = Gate::default();
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::HoldRequest(completion.clone()));
-    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let run = charge(idempotency.charging(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         completion.reached().await;
         link.clock.advance(AN_HOUR);
@@ -154,10 +151,9 @@ async fn a_completion_is_tried_again_though_the_clock_was_set_forward() {
 async fn a_release_gives_up_in_time_though_the_clock_was_set_back() {
     let (store, link) = (Store::open().await, Link::without_retries());
     let half_a_second = Duration::from_millis(500);
-    let builder = store.builder(&link).policy(|p| p.completion_timeout(half_a_second));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |p| p.completion_timeout(half_a_second));
     let release = Gate::default();
-    let run = idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |_| {
+    let run = idempotency.charging().run_with_outcome(async |_| {
         link.wire.down(Act::THROTTLE);
         Err::<(), _>("declined")
     });
@@ -182,7 +178,7 @@ async fn a_handler_in_a_snapshot_goes_no_further_and_its_key_is_anothers() {
         (Store::open().await, Link::default(), Runs::default(), Runs::default());
     let idempotency = store.builder(&link).local_cache(1 << 20).build().unwrap();
     let (hooks, handler) = (idempotency.snapshot_hooks(), Gate::default());
-    let run = idempotency.operation("charge").key("k").no_payload().run(async |_| {
+    let run = idempotency.charging().run(async |_| {
         handler.pass().await;
         after.add();
         Ok::<_, Infallible>("late".to_owned())
@@ -191,15 +187,13 @@ async fn a_handler_in_a_snapshot_goes_no_further_and_its_key_is_anothers() {
         handler.reached().await;
         hooks.before_snapshot().unwrap();
         let other = store.over(&Link::later(3 * AN_HOUR));
-        charge(other.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+        charge(other.charging(), &runs).await.unwrap();
         link.freeze(3 * AN_HOUR);
         hooks.after_restore().await;
         handler.open();
     });
     assert_eq!((kind(stopped), after.count()), (ErrorKind::LeaseExpired, 0));
-    let repeat =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(repeat, replayed(1, 2));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), replayed(1, 2));
 }
 
 /// Another has run by the time that the store gets it.
@@ -210,12 +204,12 @@ async fn whose_completion_was_frozen_gets_the_answer_that_counts() {
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::HoldRequest(held.clone()));
     let idempotency = store.over(&link);
-    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let run = charge(idempotency.charging(), &runs);
     let (first, second) = tokio::join!(run, async {
         held.reached().await;
         link.freeze(AN_HOUR);
         let other = store.over(&Link::later(AN_HOUR));
-        let second = charge(other.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+        let second = charge(other.charging(), &runs).await.unwrap();
         held.open();
         second
     });

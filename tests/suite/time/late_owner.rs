@@ -5,8 +5,8 @@ use dynamodb_idempotency::{Error, ErrorKind, Outcome, Policy, RunError};
 
 use crate::support::effects::{count, debit};
 use crate::support::{
-    Act, Declined, Gate, Link, Runs, Store, charge, charge_held, commit_kind, decline, executed,
-    handlers, kind, raw, replayed,
+    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, commit_kind, decline,
+    executed, handlers, kind, raw, replayed,
 };
 
 /// By when every lease of a present owner is over.
@@ -16,11 +16,10 @@ const AN_HOUR: i64 = 3600;
 async fn a_late_completion_changes_nothing_and_gets_the_new_owners_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
+    let first = charge_held(owner.charging(), &runs, &gate);
     let (first, before) = tokio::join!(first, async {
         gate.reached().await;
-        let second = charge(taker.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-        assert_eq!(second, executed(2, 2));
+        assert_eq!(charge(taker.charging(), &runs).await.unwrap(), executed(2, 2));
         let before = store.record("charge#k").await;
         gate.open();
         before
@@ -35,15 +34,14 @@ async fn a_late_completion_while_the_new_owner_runs_is_a_lost_lease() {
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
     let (slow, slower) = (Gate::default(), Gate::default());
     let first = async {
-        let result =
-            charge_held(owner.operation("charge").key("k").no_payload(), &runs, &slow).await;
+        let result = charge_held(owner.charging(), &runs, &slow).await;
         let after = store.record("charge#k").await;
         slower.open();
         (result, after)
     };
     let second = async {
         slow.reached().await;
-        charge_held(taker.operation("charge").key("k").no_payload(), &runs, &slower).await
+        charge_held(taker.charging(), &runs, &slower).await
     };
     let ((first, after), second, before) = tokio::join!(first, second, async {
         slower.reached().await;
@@ -61,15 +59,10 @@ async fn a_late_completion_does_not_revive_a_kept_failure() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let retain = Failure::Retain { max_attempts: 5 };
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
+    let first = charge_held(owner.charging(), &runs, &gate);
     let (first, before) = tokio::join!(first, async {
         gate.reached().await;
-        let second = taker
-            .operation("charge")
-            .policy(|policy| policy.failure(retain))
-            .unwrap()
-            .key("k")
-            .no_payload();
+        let second = taker.charging_by(|policy| policy.failure(retain));
         handlers(decline(second, &runs).await);
         let before = store.record("charge#k").await;
         assert_eq!(raw::status(&before), "FAILED");
@@ -98,12 +91,7 @@ async fn late_failure(case: &str, failure: Failure, completed: bool) {
     let (store, runs) = (Store::open().await, Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
     let (slow, slower) = (Gate::default(), Gate::default());
-    let operation = owner
-        .operation("charge")
-        .policy(|policy| policy.failure(failure))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let operation = owner.charging_by(|policy| policy.failure(failure));
     let first = async {
         let result: Result<Outcome<String>, _> = operation
             .run_with_outcome(async |_| {
@@ -120,8 +108,7 @@ async fn late_failure(case: &str, failure: Failure, completed: bool) {
         if completed {
             slower.open();
         }
-        let result =
-            charge_held(taker.operation("charge").key("k").no_payload(), &runs, &slower).await;
+        let result = charge_held(taker.charging(), &runs, &slower).await;
         if completed {
             slow.open();
         }
@@ -147,16 +134,15 @@ async fn late_failure(case: &str, failure: Failure, completed: bool) {
 async fn an_owner_whose_record_was_released_by_a_taker_stores_its_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
+    let first = charge_held(owner.charging(), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        handlers(decline(taker.operation("charge").key("k").no_payload(), &runs).await);
+        handlers(decline(taker.charging(), &runs).await);
         assert!(store.is_released("charge#k").await);
         gate.open();
     });
     assert_eq!(first.unwrap(), executed(1, 1));
-    let repeat = charge(owner.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(repeat, replayed(1, 1));
+    assert_eq!(charge(owner.charging(), &runs).await.unwrap(), replayed(1, 1));
     // No attempt number is used twice.
     assert_eq!(raw::number(&store.record("charge#k").await, "attempt"), 2);
 }
@@ -167,12 +153,7 @@ async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
     for is_protected in [true, false] {
         let (store, link) = (Store::open().await, Link::without_retries());
         let idempotency = store.over(&link);
-        let operation = idempotency
-            .operation("charge")
-            .policy(|policy| policy.outage(Outage::Open))
-            .unwrap()
-            .key("k")
-            .no_payload();
+        let operation = idempotency.charging_by(|policy| policy.outage(Outage::Open));
         if !is_protected {
             link.wire.down(Act::SERVER_ERROR);
         }
@@ -200,7 +181,7 @@ async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
 async fn an_answer_is_written_where_the_record_was_deleted_by_hand() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let idempotency = store.idempotency();
-    let first = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &gate);
+    let first = charge_held(idempotency.charging(), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
         store.delete("charge#k").await;
@@ -210,9 +191,7 @@ async fn an_answer_is_written_where_the_record_was_deleted_by_hand() {
     let record = store.record("charge#k").await;
     assert_eq!(raw::status(&record), "COMPLETED");
     assert!(record.contains_key("expires_at"), "TTL must find it: {record:?}");
-    let repeat =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(repeat, replayed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), replayed(1, 1));
 }
 
 #[tokio::test]
@@ -238,12 +217,7 @@ async fn a_completed_record_is_never_released_or_failed_by_its_own_owner() {
     for failure in [Failure::Release, Failure::Retain { max_attempts: 5 }, Failure::Replay] {
         let store = Store::open().await;
         let idempotency = store.idempotency();
-        let operation = idempotency
-            .operation("charge")
-            .policy(|p| p.failure(failure))
-            .unwrap()
-            .key("k")
-            .no_payload();
+        let operation = idempotency.charging_by(|p| p.failure(failure));
         let mut completed = raw::completed("charge#k", "1");
         let failed = operation.run(async |execution| {
             completed.insert("owner".to_owned(), raw::s(execution.owner()));
@@ -264,7 +238,7 @@ fn in_parts(policy: Policy) -> Policy {
 async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
     let (store, gate) = (Store::open().await, Gate::default());
     let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let operation = owner.operation("charge").policy(in_parts).unwrap().key("k").no_payload();
+    let operation = owner.charging_by(in_parts);
     let first = operation.run_with_outcome(async |execution| {
         gate.pass().await;
         execution.commit("first", [count(store.table(), "effect")]).await?;
@@ -272,7 +246,7 @@ async fn a_late_commit_gets_the_new_owners_answer_from_its_parts() {
     });
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let operation = taker.operation("charge").policy(in_parts).unwrap().key("k").no_payload();
+        let operation = taker.charging_by(in_parts);
         let second = operation.run(async |_| Ok::<_, Declined>("second".to_owned()));
         assert_eq!(second.await.unwrap(), "second");
         gate.open();

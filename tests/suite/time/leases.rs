@@ -11,7 +11,7 @@ use futures::future::join_all;
 use crate::support::gate::patiently;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
+    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
     made_up_time, not_run,
 };
 
@@ -27,9 +27,7 @@ async fn an_expired_lease_is_taken_over_once_by_50_racers() {
     let racers: Vec<_> = (0..50)
         .map(|_| {
             let (idempotency, runs) = (idempotency.clone(), runs.clone());
-            tokio::spawn(async move {
-                charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-            })
+            tokio::spawn(async move { charge(idempotency.charging(), &runs).await })
         })
         .collect();
     // All have seen the expired lease before the first of them writes.
@@ -57,7 +55,7 @@ async fn a_lease_that_was_renewed_meanwhile_is_not_taken_over() {
     let takeover = Gate::default();
     link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
     let idempotency = store.over(&link);
-    let taker = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let taker = charge(idempotency.charging(), &runs);
     let (taker, renewed) = tokio::join!(taker, async {
         takeover.reached().await;
         let renewed = raw::pending("charge#k");
@@ -76,7 +74,7 @@ async fn an_operation_that_completed_meanwhile_is_not_taken_over() {
     let takeover = Gate::default();
     link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
     let idempotency = store.over(&link);
-    let taker = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let taker = charge(idempotency.charging(), &runs);
     let (taker, completed) = tokio::join!(taker, async {
         takeover.reached().await;
         let completed = raw::completed("charge#k", "\"theirs\"");
@@ -93,14 +91,7 @@ async fn an_abandoned_operation_is_not_run_again_when_policy_rejects() {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(raw::abandoned("charge#k")).await;
     let idempotency = store.idempotency();
-    let operation = || {
-        idempotency
-            .operation("charge")
-            .policy(|p| p.takeover(Takeover::Reject))
-            .unwrap()
-            .key("k")
-            .no_payload()
-    };
+    let operation = || idempotency.charging_by(|p| p.takeover(Takeover::Reject));
     assert_eq!(kind(charge(operation(), &runs).await), ErrorKind::Abandoned);
     assert_eq!(runs.count(), 0);
 }
@@ -110,15 +101,12 @@ async fn a_dropped_handler_locks_its_key_until_the_lease_ends() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let idempotency = store.idempotency();
     tokio::select! {
-        _ = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &gate) => unreachable!(),
+        _ = charge_held(idempotency.charging(), &runs, &gate) => unreachable!(),
         () = gate.reached() => {}
     }
-    assert!(is_in_progress(
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-    ));
+    assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
     let later = store.over(&Link::later(AN_HOUR));
-    let outcome = charge(later.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(2, 2));
+    assert_eq!(charge(later.charging(), &runs).await.unwrap(), executed(2, 2));
 }
 
 #[tokio::test]
@@ -126,7 +114,7 @@ async fn an_invocations_lease_ends_two_seconds_after_its_deadline() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     let deadline = link.clock.in_secs(100);
-    let operation = idempotency.operation("charge").key("k").no_payload().deadline(deadline);
+    let operation = idempotency.charging().deadline(deadline);
     let before = raw::now();
     let lease = operation
         .run(async |execution| {
@@ -144,7 +132,7 @@ async fn a_deadline_that_is_over_runs_nothing_and_sends_nothing() {
     let idempotency = store.over(&link);
     for seconds in [-1, -3_599] {
         let deadline = link.clock.in_secs(seconds);
-        let operation = idempotency.operation("charge").key("k").no_payload().deadline(deadline);
+        let operation = idempotency.charging().deadline(deadline);
         assert_eq!(kind(charge(operation, &runs).await), ErrorKind::DeadlineExceeded);
         assert_eq!((runs.count(), store.item("charge#k").await), (0, None));
         assert!(link.wire.requests().is_empty());
@@ -157,7 +145,7 @@ async fn a_deadline_more_than_an_hour_in_the_past_is_ignored() {
     for impossible in [made_up_time::now() - Duration::from_secs(3_601), in_1970] {
         let (store, runs) = (Store::open().await, Runs::default());
         let idempotency = store.idempotency();
-        let operation = idempotency.operation("charge").key("k").no_payload().deadline(impossible);
+        let operation = idempotency.charging().deadline(impossible);
         operation
             .run(async |execution| {
                 runs.add();
@@ -175,8 +163,7 @@ async fn a_deadline_that_passed_while_the_key_was_acquired_runs_nothing_and_free
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let frozen = slow_requests(&link, &["PutItem"], 20);
     let idempotency = store.over(&link);
-    let operation =
-        idempotency.operation("charge").key("k").no_payload().deadline(link.clock.in_secs(10));
+    let operation = idempotency.charging().deadline(link.clock.in_secs(10));
     let (result, _) = tokio::join!(charge(operation, &runs), frozen);
     assert_eq!(kind(result), ErrorKind::DeadlineExceeded);
     let record = store.record("charge#k").await;
@@ -214,7 +201,7 @@ async fn a_lease_that_expired_in_flight_is_corrected_before_the_handler_runs() {
         let builder = store.builder(&link).policy(|policy| policy.lease(lease));
         let patient = builder.request_timeout(Duration::from_secs(600));
         let idempotency = patient.build().unwrap();
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let frozen = slow_requests(&link, &slow, 30);
         let run = operation.run(async |execution| {
             runs.add();
@@ -232,12 +219,11 @@ async fn a_lease_that_expired_in_flight_is_corrected_before_the_handler_runs() {
 async fn a_renewed_lease_outlives_its_length_while_the_handler_runs() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let builder = store.builder(&link).policy(|policy| policy.lease(renewed));
-    let idempotency = builder.build().unwrap();
+    let idempotency = store.by(&link, |policy| policy.lease(renewed));
     let handler = Gate::default();
     // A renewal that fails is made up for by the next.
     link.wire.next("UpdateItem", Act::THROTTLE);
-    let run = charge_held(idempotency.operation("charge").key("k").no_payload(), &runs, &handler);
+    let run = charge_held(idempotency.charging(), &runs, &handler);
     let (outcome, ()) = tokio::join!(run, async {
         handler.reached().await;
         let first = number(&store.record("charge#k").await, "lease_expires_at");
@@ -246,9 +232,7 @@ async fn a_renewed_lease_outlives_its_length_while_the_handler_runs() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let other = store.idempotency();
-        assert!(is_in_progress(
-            charge(other.operation("charge").key("k").no_payload(), &runs).await
-        ));
+        assert!(is_in_progress(charge(other.charging(), &runs).await));
         handler.open();
     });
     assert_eq!(outcome.unwrap(), executed(1, 1));
@@ -262,9 +246,8 @@ async fn an_owner_learns_from_its_renewal_that_the_lease_is_lost() {
     let (store, link) = (Store::open().await, Link::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
     let goes_on = LeaseExpired::Continue;
-    let builder = store.builder(&link).policy(|p| p.lease(renewed).lease_expired(goes_on));
-    let idempotency = builder.build().unwrap();
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let idempotency = store.by(&link, |p| p.lease(renewed).lease_expired(goes_on));
+    let operation = idempotency.charging();
     let result = operation
         .run(async |execution| {
             assert!(!execution.is_lease_lost() && !execution.lease_remaining().is_zero());
@@ -288,7 +271,7 @@ async fn an_owner_learns_from_its_renewal_that_the_lease_is_lost() {
 async fn an_execution_that_has_ended_has_no_lease_left_and_starts_no_step() {
     for fails in [false, true] {
         let (store, runs, kept) = (Store::open().await, Runs::default(), OnceCell::new());
-        let operation = store.idempotency().operation("charge").key("k").no_payload();
+        let operation = store.idempotency().charging();
         let run = operation.run(async |execution| {
             assert!(execution.lease_remaining() > Duration::ZERO);
             assert!(kept.set(execution).is_ok());

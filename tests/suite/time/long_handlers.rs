@@ -6,7 +6,7 @@ use dynamodb_idempotency::policy::{Lease, LeaseExpired};
 use dynamodb_idempotency::{Outcome, Policy};
 
 use crate::support::raw::{self, number};
-use crate::support::{Gate, Link, Runs, Store, charge, is_in_progress};
+use crate::support::{Charging, Gate, Link, Runs, Store, charge, is_in_progress};
 
 const AN_HOUR: i64 = 3600;
 
@@ -16,9 +16,9 @@ async fn ten_minutes(policy: fn(Policy) -> Policy, each: impl Fn(&Link, u32)) {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let handler = Gate::default();
     let renewed = |default: Policy| policy(default.lease(Lease::Renewed(Duration::from_secs(30))));
-    let idempotency = store.builder(&link).policy(renewed).build().unwrap();
+    let idempotency = store.by(&link, renewed);
     let rival = store.idempotency();
-    let run = idempotency.operation("charge").key("k").no_payload().run_with_outcome(async |_| {
+    let run = idempotency.charging().run_with_outcome(async |_| {
         runs.add();
         handler.pass_at_last().await;
         Ok::<_, String>("done".to_owned())
@@ -28,7 +28,7 @@ async fn ten_minutes(policy: fn(Policy) -> Policy, each: impl Fn(&Link, u32)) {
         for tick in 0..200 {
             each(&link, tick);
             tokio::time::sleep(Duration::from_secs(3)).await;
-            let result = charge(rival.operation("charge").key("k").no_payload(), &runs).await;
+            let result = charge(rival.charging(), &runs).await;
             assert!(is_in_progress(result), "tick {tick}");
             let record = store.record("charge#k").await;
             let lease = number(&record, "lease_expires_at");

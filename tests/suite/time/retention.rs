@@ -8,8 +8,8 @@ use futures::future::join_all;
 
 use crate::support::raw::{self, n, number, status, with};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers, is_in_progress,
-    kind,
+    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers,
+    is_in_progress, kind,
 };
 
 /// Epoch seconds, a minute ago.
@@ -38,9 +38,7 @@ async fn an_abandoned_record_past_its_retention_starts_at_attempt_one() {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(with(raw::abandoned("charge#k"), "expires_at", n(past()))).await;
     let idempotency = store.idempotency();
-    let outcome =
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await.unwrap();
-    assert_eq!(outcome, executed(1, 1));
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
 }
 
 #[tokio::test]
@@ -49,9 +47,7 @@ async fn a_running_operation_past_its_retention_stays_locked() {
     let record = with(raw::pending("charge#k"), "expires_at", n(past()));
     store.put(record.clone()).await;
     let idempotency = store.idempotency();
-    assert!(is_in_progress(
-        charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-    ));
+    assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
     let another = idempotency.operation("charge").key("k").payload("another");
     assert_eq!(kind(charge(another, &runs).await), dynamodb_idempotency::ErrorKind::Mismatch);
     assert_eq!((store.record("charge#k").await, runs.count()), (record, 0));
@@ -68,9 +64,7 @@ async fn of_50_that_find_an_expired_answer_one_runs() {
     let racers: Vec<_> = (0..50)
         .map(|_| {
             let (idempotency, runs) = (idempotency.clone(), runs.clone());
-            tokio::spawn(async move {
-                charge(idempotency.operation("charge").key("k").no_payload(), &runs).await
-            })
+            tokio::spawn(async move { charge(idempotency.charging(), &runs).await })
         })
         .collect();
     create.reached_by(50).await;
@@ -98,7 +92,7 @@ async fn an_answer_that_another_call_renewed_meanwhile_is_replayed() {
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::HoldRequest(replace.clone()));
     let idempotency = store.over(&link);
-    let run = charge(idempotency.operation("charge").key("k").no_payload(), &runs);
+    let run = charge(idempotency.charging(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         replace.reached().await;
         let new = raw::completed("charge#k", "\"new\"");
@@ -113,9 +107,7 @@ async fn a_record_expires_when_its_retention_is_over_in_seconds() {
     let (store, runs) = (Store::open().await, Runs::default());
     let retention = Duration::from_secs(3 * 86_400);
     let builder = store.builder(&Link::default()).policy(|policy| policy.retention(retention));
-    charge(builder.build().unwrap().operation("charge").key("k").no_payload(), &runs)
-        .await
-        .unwrap();
+    charge(builder.build().unwrap().charging(), &runs).await.unwrap();
     let record = store.record("charge#k").await;
     let end = number(&record, "completed_at") + 3 * 86_400_000;
     let expires_at = number(&record, "expires_at") * 1000;
@@ -152,16 +144,16 @@ async fn an_abandoned_operation_is_known_as_that_for_its_retention() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let lease = Lease::Fixed(Duration::from_secs(3600));
     let policy = |policy: Policy| policy.retention(Duration::from_secs(600)).lease(lease);
-    let owner = store.builder(&Link::default()).policy(policy).build().unwrap();
+    let owner = store.by(&Link::default(), policy);
     let taker = store.builder(&link).policy(|it| policy(it).takeover(Takeover::Reject));
     let taker = taker.build().unwrap();
     let gate = Gate::default();
-    let run = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
+    let run = charge_held(owner.charging(), &runs, &gate);
     let (_, ()) = tokio::join!(run, async {
         gate.reached().await;
         for (seconds, refusal) in [(3900, Some(ErrorKind::Abandoned)), (600, None)] {
             link.wire.shift_date(seconds);
-            let second = charge(taker.operation("charge").key("k").no_payload(), &runs).await;
+            let second = charge(taker.charging(), &runs).await;
             assert_eq!(second.as_ref().err().is_some(), refusal.is_some(), "{second:?}");
             if let Some(refusal) = refusal {
                 assert_eq!(kind(second), refusal);
@@ -176,11 +168,10 @@ async fn an_abandoned_operation_is_known_as_that_for_its_retention() {
 #[tokio::test]
 async fn no_record_expires_before_its_lease_was_to_end() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let builder = store.builder(&link).policy(|policy| {
+    let idempotency = store.by(&link, |policy| {
         let policy = policy.retention(Duration::from_secs(10)).failure(Failure::Replay);
         policy.lease(Lease::Fixed(Duration::from_secs(600)))
     });
-    let idempotency = builder.build().unwrap();
     let lease_end = raw::now() / 1000 + 590;
     charge(idempotency.operation("charge").key("completed").no_payload(), &runs).await.unwrap();
     handlers(decline(idempotency.operation("charge").key("failed").no_payload(), &runs).await);

@@ -58,8 +58,7 @@ async fn a_failed_condition_without_an_answer_leaves_nothing() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
     let transfers = || idempotency.operation("transfers").key("k").no_payload();
-    let result = pay(transfers(), store.table(), None).await;
-    assert_eq!(kind(result), ErrorKind::ConditionFailed);
+    assert_eq!(kind(pay(transfers(), store.table(), None).await), ErrorKind::ConditionFailed);
     assert_eq!(store.item("transfers#k").await, None);
     store.deposit("alice", 5).await;
     let next = pay(transfers(), store.table(), None).await.unwrap();

@@ -13,7 +13,7 @@ use crate::support::{Act, Gate, Link, Runs, Store, charge_held, executed, kind, 
 
 fn hasty(store: &Store, link: &Link) -> Idempotency {
     let timeout = Duration::from_millis(300);
-    store.builder(link).policy(|policy| policy.completion_timeout(timeout)).build().unwrap()
+    store.by(link, |policy| policy.completion_timeout(timeout))
 }
 
 #[tokio::test]
@@ -35,8 +35,7 @@ async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
     let operation = || {
         idempotency.operation("o").policy(|p| p.outage(Outage::Open)).unwrap().key("k").no_payload()
     };
-    let result = transfer(operation(), store.table(), &runs).await;
-    assert_eq!(kind(result), ErrorKind::OutcomeUnknown);
+    assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::OutcomeUnknown);
     link.wire.up();
     assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(2));
     assert_eq!(store.counted("effect").await, 1);
@@ -197,12 +196,10 @@ async fn a_try_in_doubt_can_land_no_more_once_a_record_was_seen() {
     let operation = || idempotency.operation("charge").key("k").payload("mine");
     store.put(raw::pending("charge#k")).await;
     link.wire.next("TransactWriteItems", Act::LoseRequest);
-    let doubtful = transfer(operation(), store.table(), &runs).await;
-    assert_eq!(kind(doubtful), ErrorKind::OutcomeUnknown);
+    assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::OutcomeUnknown);
     assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::Mismatch);
     store.put(raw::completed("charge#k", "1")).await;
     link.wire.next("TransactWriteItems", Act::LoseRequest);
-    let doubtful = transfer(operation(), store.table(), &runs).await;
-    assert_eq!(kind(doubtful), ErrorKind::OutcomeUnknown);
+    assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::OutcomeUnknown);
     assert_eq!(store.counted("effect").await, 0);
 }

@@ -50,8 +50,7 @@ async fn a_lease_that_is_over_is_taken_over_and_its_owner_gets_the_answer() {
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
         let transfers = taker.operation("transfers").key("k").no_payload();
-        let second = transfer(transfers, store.table(), &Runs::default()).await;
-        assert_eq!(second.unwrap(), ran(1));
+        assert_eq!(transfer(transfers, store.table(), &Runs::default()).await.unwrap(), ran(1));
         assert_eq!(link.wire.requests(), ["TransactWriteItems", "TransactWriteItems"]);
         gate.open();
     });
