@@ -7,6 +7,7 @@
 
 mod clients;
 mod differential;
+mod ends;
 mod exhaustive;
 mod expression;
 mod guarantee;

@@ -326,7 +326,7 @@ fn run_committing(operation: Call, caller: usize) -> Calling {
             let answer = handler(execution.clone(), caller).await?;
             if let Err(error) = execution.commit(&answer, [effect(caller)]).await {
                 world::with(|world| world.ledger.commit_failed(caller));
-                return Err(error.to_string());
+                return Err(format!("{:?}", error.kind()));
             }
             Ok(answer)
         };

@@ -5,16 +5,15 @@ use std::pin::pin;
 use std::time::Duration;
 
 use dynamodb_idempotency::admin::Released;
-use dynamodb_idempotency::policy::{Failure, KeyForm, Lease, Outage};
+use dynamodb_idempotency::policy::{KeyForm, Lease, Outage};
 use dynamodb_idempotency::{Error, ErrorKind, Execution, Idempotency, Outcome, Policy};
 use futures::FutureExt;
 
 use crate::support::effects::{count, debit};
 use crate::support::gate::patiently;
-use crate::support::raw::{self, number, status};
+use crate::support::raw::{self, status};
 use crate::support::{
-    Act, Charging, Gate, Link, Runs, Store, charge, commit_kind, decline, handlers, is_in_progress,
-    kind,
+    Act, Charging, Gate, Link, Runs, Store, charge, commit_kind, handlers, is_in_progress, kind,
 };
 
 /// Longer than any test with it.
@@ -37,13 +36,6 @@ async fn book(execution: &Execution, table: &str) -> Result<String, Error> {
     Ok("booked".to_owned())
 }
 
-/// Every commit that was sent arrives, late.
-async fn all_arrive(link: &Link, commits: &Gate) {
-    commits.open();
-    let copies = u32::try_from(link.wire.count("TransactWriteItems")).unwrap();
-    link.wire.late_arrivals(copies).await;
-}
-
 /// Removes the record of the operation as soon as its commit or transaction was applied.
 pub(crate) async fn remove(store: &Store, scope: &str, applied: &Gate, is_deleted: bool) {
     applied.reached().await;
@@ -56,28 +48,6 @@ pub(crate) async fn remove(store: &Store, scope: &str, applied: &Gate, is_delete
     let tool = idempotency.admin();
     let record = tool.record(&scope.into(), "k", KeyForm::Verbatim).await.unwrap().unwrap();
     assert!(matches!(tool.force_release(&record).await.unwrap(), Released::Released));
-}
-
-/// A commit of which the store gets nothing in time: given up.
-async fn give_up(idempotency: &Idempotency, store: &Store) {
-    let operation = idempotency.charging();
-    let result = operation.run(async |execution| book(&execution, store.table()).await).await;
-    assert_eq!(handlers(result).kind(), ErrorKind::Unavailable);
-}
-
-#[tokio::test]
-async fn one_that_has_landed_is_found_to_have() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = hasty(&store, &link);
-    link.wire.every("TransactWriteItems", Act::LoseResponse);
-    let outcome = idempotency
-        .charging()
-        .run_with_outcome(async |execution| book(&execution, store.table()).await);
-    assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
-    assert_eq!(store.counted("effect").await, 1);
-    assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
-    assert!(link.wire.count("TransactWriteItems") > 3);
-    assert_eq!(link.wire.count("UpdateItem"), 1);
 }
 
 #[tokio::test]
@@ -127,20 +97,6 @@ async fn the_next_commit_of_a_handler_is_applied_and_no_delayed_one() {
 }
 
 #[tokio::test]
-async fn one_that_is_given_up_counts_as_an_attempt_where_attempts_count() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let retain = Failure::Retain { max_attempts: 5 };
-    let idempotency = hasty_with(&store, &link, |policy| policy.failure(retain));
-    link.wire.every("TransactWriteItems", Act::LoseRequest);
-    let result =
-        idempotency.charging().run(async |execution| book(&execution, store.table()).await);
-    handlers(result.await);
-    assert_eq!(status(&store.record("charge#k").await), "FAILED");
-    let next = charge(idempotency.charging(), &runs).await.unwrap();
-    assert_eq!(next.into_inner(), "run 1, attempt 2");
-}
-
-#[tokio::test]
 async fn one_of_which_nothing_can_be_known_is_an_error_that_says_so_and_stores_nothing() {
     for handler_fails in [true, false] {
         let (store, link) = (Store::open().await, Link::default());
@@ -159,18 +115,6 @@ async fn one_of_which_nothing_can_be_known_is_an_error_that_says_so_and_stores_n
         assert_eq!(status(&store.record("charge#k").await), "PENDING");
         assert_eq!(store.counted("effect").await, 0);
     }
-}
-
-/// The request is still in flight when the record is released.
-#[tokio::test]
-async fn a_delayed_request_of_a_commit_that_was_given_up_is_rejected() {
-    let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
-    let idempotency = hasty(&store, &link);
-    link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
-    give_up(&idempotency, &store).await;
-    all_arrive(&link, &gate).await;
-    assert_eq!(status(&store.record("charge#k").await), "RELEASED");
-    assert_eq!(store.counted("effect").await, 0);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -395,57 +339,6 @@ async fn one_without_a_record_that_was_refused_for_a_running_owner_stays_in_doub
     gate.open();
     link.wire.late_arrivals(1).await;
     assert_eq!(store.counted("effect").await, 1);
-}
-
-#[tokio::test]
-async fn the_attempt_that_takes_over_commits_once_for_both() {
-    let (store, link) = (Store::open().await, Link::default());
-    // The first owner died after its commit was sent and before DynamoDB had it.
-    store.put(raw::abandoned("charge#k")).await;
-    let idempotency = store.over(&link);
-    let outcome = idempotency.charging().run_with_outcome(async |execution| {
-        assert_eq!(execution.attempt(), 2);
-        book(&execution, store.table()).await
-    });
-    assert_eq!(outcome.await.unwrap(), Outcome::Executed("booked".to_owned()));
-    assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
-    assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "TransactWriteItems"]);
-}
-
-/// If no record exists, a delayed acquisition would create a PENDING record, and a delayed commit would
-/// be applied to it after its call reported that the commit was not applied.
-#[tokio::test]
-async fn no_late_acquisition_lets_one_land_that_was_given_up() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let (acquisition, commits) = (Gate::default(), Gate::default());
-    let idempotency = hasty(&store, &link);
-    link.wire.next("PutItem", Act::ArriveLate(acquisition.clone()));
-    link.wire.every("TransactWriteItems", Act::ArriveLate(commits.clone()));
-    give_up(&idempotency, &store).await;
-    acquisition.open();
-    link.wire.late_arrivals(1).await;
-    all_arrive(&link, &commits).await;
-    assert_eq!(status(&store.record("charge#k").await), "RELEASED");
-    assert_eq!(store.counted("effect").await, 0);
-}
-
-/// Nor where another owner has taken the record over and failed before the copies arrive.
-#[tokio::test]
-async fn none_lands_after_another_owner_has_failed() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let (acquisition, commits, runs) = (Gate::default(), Gate::default(), Runs::default());
-    let idempotency = hasty(&store, &link);
-    link.wire.next("PutItem", Act::ArriveLate(acquisition.clone()));
-    link.wire.every("TransactWriteItems", Act::ArriveLate(commits.clone()));
-    give_up(&idempotency, &store).await;
-    handlers(decline(store.idempotency().charging(), &runs).await);
-    let left = store.record("charge#k").await;
-    assert_eq!((status(&left), number(&left, "attempt")), ("RELEASED", 2));
-    acquisition.open();
-    link.wire.late_arrivals(1).await;
-    all_arrive(&link, &commits).await;
-    assert_eq!(store.record("charge#k").await, left);
-    assert_eq!(store.counted("effect").await, 0);
 }
 
 type Hold = fn(Gate) -> Act;

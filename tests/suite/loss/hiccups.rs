@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::support::raw::status;
 use crate::support::{
-    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers,
-    is_in_progress, kind, replayed,
+    Act, Charging, Gate, Link, Runs, Store, charge, decline, executed, handlers, is_in_progress,
+    kind, replayed,
 };
 
 const EXPIRED_TOKEN: Act = Act::Answer(400, "ExpiredTokenException");
@@ -34,38 +34,6 @@ async fn expired_credentials_at_the_release_leave_no_locked_key() {
     link.wire.next("UpdateItem", EXPIRED_TOKEN);
     handlers(decline(store.over(&link).charging(), &runs).await);
     assert!(store.is_released("charge#k").await);
-}
-
-#[tokio::test]
-async fn an_acquisition_in_doubt_is_released_before_the_error() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    link.wire.next("PutItem", Act::LoseResponse);
-    link.wire.next("GetItem", Act::SERVER_ERROR);
-    let result = charge(store.over(&link).charging(), &runs).await;
-    assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
-    assert!(store.is_released("charge#k").await);
-}
-
-/// Three seconds of lease, five of work, and a first renewal that never comes back.
-#[tokio::test]
-async fn a_renewal_that_hangs_does_not_lose_the_lease() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let (hanging, handler) = (Gate::default(), Gate::default());
-    link.wire.next("UpdateItem", Act::HoldRequest(hanging));
-    let lease = Lease::Renewed(Duration::from_secs(3));
-    let owner = store.by(&link, |policy| policy.lease(lease));
-    let rival = store.idempotency();
-    let run = charge_held(owner.charging(), &runs, &handler);
-    let (outcome, ()) = tokio::join!(run, async {
-        handler.reached().await;
-        for _ in 0..10 {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            assert!(is_in_progress(charge(rival.charging(), &runs).await));
-        }
-        handler.open();
-    });
-    assert_eq!(outcome.unwrap(), executed(1, 1));
-    assert!(link.wire.count("UpdateItem") > 2);
 }
 
 /// As above, with a completion that hangs for longer than the lease.
@@ -108,6 +76,22 @@ async fn an_answer_gets_out_before_the_deadline_though_the_store_hangs() {
     let operation = idempotency.operation("charge").key("other").no_payload().deadline(deadline);
     handlers(decline(operation, &runs).await);
     assert!(link.clock.in_secs(0) < deadline);
+}
+
+/// Takes about a second and a half: what a caller with a deadline has left.
+#[tokio::test]
+async fn an_unconfirmed_answer_goes_out_before_the_deadline() {
+    let (store, link) = (Store::open().await, Link::default());
+    let minute = Duration::from_secs(60);
+    let idempotency = store.by(&link, |policy| policy.completion_timeout(minute));
+    let deadline = link.clock.in_secs(2);
+    let operation = idempotency.charging().deadline(deadline);
+    let outcome = operation.run_with_outcome(async |_| {
+        link.wire.down(Act::LoseRequest);
+        Ok::<_, String>(())
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Unconfirmed(()));
+    assert!(link.clock.in_secs(0) < deadline, "the caller can still answer");
 }
 
 #[tokio::test]

@@ -9,7 +9,5 @@ mod dropped_commits;
 mod hiccups;
 #[cfg(feature = "lambda")]
 mod killed;
-mod late_writes;
-mod lost_responses;
 mod outage;
 mod retries;

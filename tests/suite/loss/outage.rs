@@ -91,57 +91,6 @@ async fn an_execution_without_a_record_has_no_attempt_number() {
     assert_eq!(numbers, [1, 2, 0, 3]);
 }
 
-/// Runs `key` while the store is down; it is back when the handler ends.
-async fn through_an_outage(
-    link: &Link,
-    idempotency: &Idempotency,
-    key: &str,
-    answer: Result<u32, &'static str>,
-) -> Result<Outcome<u32>, RunError<&'static str>> {
-    let operation = idempotency.operation("charge").key(key).no_payload();
-    let run = operation.run_with_outcome(async |_| {
-        link.wire.up();
-        answer
-    });
-    run.await
-}
-
-#[tokio::test]
-async fn an_unprotected_answer_is_stored_when_the_store_is_back_in_time() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let idempotency = open(&store, &link);
-    link.wire.down(Act::LoseRequest);
-    let outcome = through_an_outage(&link, &idempotency, "k", Ok(7)).await.unwrap();
-    assert_eq!(outcome, Outcome::Unprotected(7));
-    let repeat = through_an_outage(&link, &idempotency, "k", Ok(8)).await.unwrap();
-    assert_eq!(repeat, Outcome::Replayed(7));
-}
-
-#[tokio::test]
-async fn an_unprotected_failure_leaves_nothing_behind() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let idempotency = open(&store, &link);
-    for (act, left) in [(Act::LoseRequest, None), (Act::LoseResponse, Some("RELEASED"))] {
-        link.wire.next("GetItem", Act::LoseRequest);
-        link.wire.next("PutItem", act);
-        let failed = through_an_outage(&link, &idempotency, "k", Err("declined")).await;
-        assert!(matches!(failed, Err(RunError::Handler("declined"))));
-        assert_eq!(store.status("charge#k").await.as_deref(), left);
-    }
-}
-
-#[tokio::test]
-async fn an_acquisition_whose_response_was_lost_is_completed_after_all() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let idempotency = open(&store, &link);
-    link.wire.next("PutItem", Act::LoseResponse);
-    link.wire.next("GetItem", Act::LoseRequest);
-    let outcome = through_an_outage(&link, &idempotency, "k", Ok(7)).await.unwrap();
-    assert_eq!(outcome, Outcome::Unprotected(7));
-    let repeat = through_an_outage(&link, &idempotency, "k", Ok(8)).await.unwrap();
-    assert_eq!(repeat, Outcome::Replayed(7));
-}
-
 #[tokio::test]
 async fn open_never_runs_beside_an_owner_that_was_seen() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
@@ -168,16 +117,6 @@ async fn a_store_that_takes_no_writes_is_out_of_reach() {
         assert!(left.is_none_or(|record| raw::status(&record) == "RELEASED"));
         assert_eq!(runs.count(), 1);
     }
-}
-
-#[tokio::test]
-async fn a_transaction_in_the_way_is_no_outage() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    store.put(raw::pending("charge#k")).await;
-    link.wire.next("PutItem", Act::Answer(400, "TransactionConflictException"));
-    let idempotency = open(&store, &link);
-    assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
-    assert_eq!(runs.count(), 0);
 }
 
 #[tokio::test]

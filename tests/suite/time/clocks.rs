@@ -9,37 +9,13 @@ use dynamodb_idempotency::{Error, ErrorKind, Idempotency, Scope, Transaction};
 use crate::support::effects::count;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Charging, Gate, Link, LocalClock, Runs, Store, charge, charge_held, crates, executed,
-    is_in_progress, kind, replayed,
+    Act, Charging, Gate, Link, LocalClock, Runs, Store, charge, crates, executed, is_in_progress,
+    kind, replayed,
 };
 
 const YEAR: i64 = 365 * 86_400;
 const TEN_MINUTES: i64 = 600;
 const THREE_HOURS: i64 = 3 * 3_600;
-
-#[tokio::test]
-async fn a_taker_with_a_fast_clock_does_not_take_a_live_lease() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let record = raw::pending("charge#k");
-    store.put(record.clone()).await;
-    let link = Link::default().clock(LocalClock::off_by(TEN_MINUTES));
-    let idempotency = store.over(&link);
-    for _ in 0..2 {
-        assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
-    }
-    assert_eq!((store.record("charge#k").await, runs.count()), (record, 0));
-}
-
-#[tokio::test]
-async fn a_taker_with_a_slow_clock_takes_an_expired_lease() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    store.put(raw::abandoned("charge#k")).await;
-    let link = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
-    let idempotency = store.over(&link);
-    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 2));
-    // The rejection carries the store's time, so the first timestamp of the takeover is right.
-    assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem", "PutItem"]);
-}
 
 #[tokio::test]
 async fn retention_is_judged_by_the_stores_time() {
@@ -105,39 +81,26 @@ async fn a_stamp_that_its_own_response_finds_wrong_is_made_again() {
 }
 
 #[tokio::test]
+async fn a_late_stamp_does_not_touch_the_completed_record() {
+    let (store, runs, late) = (Store::open().await, Runs::default(), Gate::default());
+    let link = Link::without_retries().clock(LocalClock::off_by(-200));
+    link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
+    let idempotency = store.over(&link);
+    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
+    assert_eq!(link.wire.count("UpdateItem"), 2);
+    let before = store.record("charge#k").await;
+    late.open();
+    link.wire.late_arrivals(1).await;
+    assert_eq!(store.record("charge#k").await, before);
+}
+
+#[tokio::test]
 async fn an_exact_clock_stamps_once() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     let error = error_of_the_stamp(&store, &idempotency, "k").await;
     assert!(error.abs() < 5_000, "{error} ms");
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
-}
-
-#[tokio::test]
-async fn the_lease_of_a_slow_clock_that_was_taken_meanwhile_is_not_run_under() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let (stamp, handler) = (Gate::default(), Gate::default());
-    let slow = Link::default().clock(LocalClock::off_by(-TEN_MINUTES));
-    slow.wire.next("UpdateItem", Act::HoldRequest(stamp.clone()));
-    let (slow, other) = (store.over(&slow), store.idempotency());
-    let (first, second) = tokio::join!(
-        async {
-            let result = charge(slow.charging(), &runs).await;
-            handler.open();
-            result
-        },
-        async {
-            stamp.reached().await;
-            let run = charge_held(other.charging(), &runs, &handler);
-            let (outcome, ()) = tokio::join!(run, async {
-                handler.reached().await;
-                stamp.open();
-            });
-            outcome
-        }
-    );
-    assert!(is_in_progress(first));
-    assert_eq!((second.unwrap(), runs.count()), (executed(1, 2), 1));
 }
 
 #[tokio::test]

@@ -1,151 +1,16 @@
 //! A former owner changes nothing of a record that another holds, completed or failed.
 
 use dynamodb_idempotency::policy::{Failure, LargeAnswers, Outage};
-use dynamodb_idempotency::{Error, ErrorKind, Outcome, Policy, RunError};
+use dynamodb_idempotency::{Error, ErrorKind, Outcome, Policy};
 
 use crate::support::effects::{count, debit};
 use crate::support::{
-    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, commit_kind, decline,
-    executed, handlers, kind, raw, replayed,
+    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, commit_kind, executed,
+    handlers, kind, raw, replayed,
 };
 
 /// By when every lease of a present owner is over.
 const AN_HOUR: i64 = 3600;
-
-#[tokio::test]
-async fn a_late_completion_changes_nothing_and_gets_the_new_owners_answer() {
-    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
-    let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.charging(), &runs, &gate);
-    let (first, before) = tokio::join!(first, async {
-        gate.reached().await;
-        assert_eq!(charge(taker.charging(), &runs).await.unwrap(), executed(2, 2));
-        let before = store.record("charge#k").await;
-        gate.open();
-        before
-    });
-    assert_eq!(first.unwrap(), replayed(2, 2));
-    assert_eq!(store.record("charge#k").await, before);
-}
-
-#[tokio::test]
-async fn a_late_completion_while_the_new_owner_runs_is_a_lost_lease() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let (slow, slower) = (Gate::default(), Gate::default());
-    let first = async {
-        let result = charge_held(owner.charging(), &runs, &slow).await;
-        let after = store.record("charge#k").await;
-        slower.open();
-        (result, after)
-    };
-    let second = async {
-        slow.reached().await;
-        charge_held(taker.charging(), &runs, &slower).await
-    };
-    let ((first, after), second, before) = tokio::join!(first, second, async {
-        slower.reached().await;
-        let before = store.record("charge#k").await;
-        slow.open();
-        before
-    });
-    assert_eq!(kind(first), ErrorKind::LeaseLost);
-    assert_eq!(after, before);
-    assert_eq!(second.unwrap(), executed(2, 2));
-}
-
-#[tokio::test]
-async fn a_late_completion_does_not_revive_a_kept_failure() {
-    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
-    let retain = Failure::Retain { max_attempts: 5 };
-    let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.charging(), &runs, &gate);
-    let (first, before) = tokio::join!(first, async {
-        gate.reached().await;
-        let second = taker.charging_by(|policy| policy.failure(retain));
-        handlers(decline(second, &runs).await);
-        let before = store.record("charge#k").await;
-        assert_eq!(raw::status(&before), "FAILED");
-        gate.open();
-        before
-    });
-    assert_eq!(kind(first), ErrorKind::LeaseLost);
-    assert_eq!(store.record("charge#k").await, before);
-}
-
-#[tokio::test]
-async fn a_late_failure_changes_nothing_whatever_it_would_leave_behind() {
-    for (case, failure) in [
-        ("release", Failure::Release),
-        ("retain", Failure::Retain { max_attempts: 5 }),
-        ("replay", Failure::Replay),
-    ] {
-        for completed in [true, false] {
-            late_failure(case, failure, completed).await;
-        }
-    }
-}
-
-/// An owner fails after another took over, and completed or still runs.
-async fn late_failure(case: &str, failure: Failure, completed: bool) {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let (slow, slower) = (Gate::default(), Gate::default());
-    let operation = owner.charging_by(|policy| policy.failure(failure));
-    let first = async {
-        let result: Result<Outcome<String>, _> = operation
-            .run_with_outcome(async |_| {
-                slow.pass().await;
-                Err(Declined { run: runs.add() })
-            })
-            .await;
-        let after = store.record("charge#k").await;
-        slower.open();
-        (result, after)
-    };
-    let second = async {
-        slow.reached().await;
-        if completed {
-            slower.open();
-        }
-        let result = charge_held(taker.charging(), &runs, &slower).await;
-        if completed {
-            slow.open();
-        }
-        result
-    };
-    let ((first, after), second, before) = tokio::join!(first, second, async {
-        slower.reached().await;
-        if completed {
-            return None;
-        }
-        let before = store.record("charge#k").await;
-        slow.open();
-        Some(before)
-    });
-    assert!(matches!(first, Err(RunError::Handler(Declined { .. }))), "{case}: {first:?}");
-    assert!(matches!(second, Ok(Outcome::Executed(_))), "{case}: {second:?}");
-    let last = store.record("charge#k").await;
-    assert_eq!(raw::status(&last), "COMPLETED", "{case}");
-    assert_eq!(after, before.unwrap_or(last), "{case}, completed: {completed}");
-}
-
-#[tokio::test]
-async fn an_owner_whose_record_was_released_by_a_taker_stores_its_answer() {
-    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
-    let (owner, taker) = (store.idempotency(), store.over(&Link::later(AN_HOUR)));
-    let first = charge_held(owner.charging(), &runs, &gate);
-    let (first, ()) = tokio::join!(first, async {
-        gate.reached().await;
-        handlers(decline(taker.charging(), &runs).await);
-        assert!(store.is_released("charge#k").await);
-        gate.open();
-    });
-    assert_eq!(first.unwrap(), executed(1, 1));
-    assert_eq!(charge(owner.charging(), &runs).await.unwrap(), replayed(1, 1));
-    // No attempt number is used twice.
-    assert_eq!(raw::number(&store.record("charge#k").await, "attempt"), 2);
-}
 
 /// By a completion after a commit, and by a commit without a record.
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
-use dynamodb_idempotency::policy::{Lease, LeaseExpired, Takeover};
+use dynamodb_idempotency::policy::{Lease, LeaseExpired};
 use dynamodb_idempotency::{ErrorKind, Execution, Outcome};
 use futures::future::join_all;
 
@@ -14,8 +14,6 @@ use crate::support::{
     Act, Charging, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
     made_up_time, not_run,
 };
-
-const AN_HOUR: i64 = 3600;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_lease_is_taken_over_once_by_50_racers() {
@@ -46,67 +44,6 @@ async fn an_expired_lease_is_taken_over_once_by_50_racers() {
     }
     assert_eq!((ran, runs.count()), (1, 1));
     assert_eq!(number(&store.record("charge#k").await, "attempt"), 2);
-}
-
-#[tokio::test]
-async fn a_lease_that_was_renewed_meanwhile_is_not_taken_over() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    store.put(raw::abandoned("charge#k")).await;
-    let takeover = Gate::default();
-    link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
-    let idempotency = store.over(&link);
-    let taker = charge(idempotency.charging(), &runs);
-    let (taker, renewed) = tokio::join!(taker, async {
-        takeover.reached().await;
-        let renewed = raw::pending("charge#k");
-        store.put(renewed.clone()).await;
-        takeover.open();
-        renewed
-    });
-    assert!(is_in_progress(taker));
-    assert_eq!((store.record("charge#k").await, runs.count()), (renewed, 0));
-}
-
-#[tokio::test]
-async fn an_operation_that_completed_meanwhile_is_not_taken_over() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    store.put(raw::abandoned("charge#k")).await;
-    let takeover = Gate::default();
-    link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
-    let idempotency = store.over(&link);
-    let taker = charge(idempotency.charging(), &runs);
-    let (taker, completed) = tokio::join!(taker, async {
-        takeover.reached().await;
-        let completed = raw::completed("charge#k", "\"theirs\"");
-        store.put(completed.clone()).await;
-        takeover.open();
-        completed
-    });
-    assert_eq!(taker.unwrap(), Outcome::Replayed("theirs".to_owned()));
-    assert_eq!((store.record("charge#k").await, runs.count()), (completed, 0));
-}
-
-#[tokio::test]
-async fn an_abandoned_operation_is_not_run_again_when_policy_rejects() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    store.put(raw::abandoned("charge#k")).await;
-    let idempotency = store.idempotency();
-    let operation = || idempotency.charging_by(|p| p.takeover(Takeover::Reject));
-    assert_eq!(kind(charge(operation(), &runs).await), ErrorKind::Abandoned);
-    assert_eq!(runs.count(), 0);
-}
-
-#[tokio::test]
-async fn a_dropped_handler_locks_its_key_until_the_lease_ends() {
-    let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
-    let idempotency = store.idempotency();
-    tokio::select! {
-        _ = charge_held(idempotency.charging(), &runs, &gate) => unreachable!(),
-        () = gate.reached() => {}
-    }
-    assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
-    let later = store.over(&Link::later(AN_HOUR));
-    assert_eq!(charge(later.charging(), &runs).await.unwrap(), executed(2, 2));
 }
 
 #[tokio::test]
