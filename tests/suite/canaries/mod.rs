@@ -264,7 +264,7 @@ async fn what_dynamodb_quotes_of_an_item_is_neither_returned_nor_logged() {
 
 #[tokio::test]
 async fn a_request_that_is_refused_tells_neither_key_nor_payload() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         // Only the crate's own face: a server is another thread.
         let mut ear = Ear::new();
         let api = site.paying(site.http()).await;
@@ -298,8 +298,7 @@ async fn a_request_that_is_refused_tells_neither_key_nor_payload() {
             said(&mut ear, case, answer);
             ear.check(case);
         }
-    })
-    .await;
+    }
 }
 
 #[cfg(feature = "admin")]

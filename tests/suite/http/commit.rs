@@ -59,7 +59,7 @@ async fn booking(site: &Site, then: Then) -> Api {
 
 #[tokio::test]
 async fn the_client_gets_it_byte_for_byte_whatever_the_handler_returns() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         for then in [Then::Return, Then::Other, Then::Fail, Then::NothingExecuted, Then::Panic] {
             let (key, api) = (format!("{then:?}"), booking(&site, then).await);
             site.link.wire.forget();
@@ -78,13 +78,12 @@ async fn the_client_gets_it_byte_for_byte_whatever_the_handler_returns() {
             let row = format!("effect {} {then:?}", site.scope());
             assert_eq!((site.store.counted(&row).await, site.runs.count()), (1, run));
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn who_lost_the_lease_commits_nothing_and_gets_what_counts() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         for completed in [true, false] {
             let key = format!("k{completed}");
             let (store, table) = (site.store.clone(), site.store.table().to_owned());
@@ -122,11 +121,10 @@ async fn who_lost_the_lease_commits_nothing_and_gets_what_counts() {
             }
             assert_eq!(site.store.counted(&counted).await, 0);
         }
-    })
-    .await;
+    }
 }
 
-fn http_answer(body: &str) -> aws_sdk_dynamodb::types::AttributeValue {
+pub(crate) fn http_answer(body: &str) -> aws_sdk_dynamodb::types::AttributeValue {
     use aws_sdk_dynamodb::types::AttributeValue;
     AttributeValue::M(std::collections::HashMap::from([
         ("status".to_owned(), raw::n(201)),
@@ -142,7 +140,7 @@ fn is_wrong_kind_of_answer(result: &Result<(), Error>) {
 
 #[tokio::test]
 async fn an_interim_response_cannot_be_committed() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let handler = |request: Request<Bytes>| async move {
             let execution: &Execution = request.extensions().get().expect("it is there");
             let mut early = paid(1);
@@ -155,13 +153,12 @@ async fn an_interim_response_cannot_be_committed() {
         };
         let api = site.serve(site.http(), handler).await;
         assert_eq!(api.send(post("k", "{}")).await.status(), 201);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_functions_commit_in_an_http_handler_is_an_error_and_the_reverse() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let handler = |request: Request<Bytes>| async move {
             let execution: &Execution = request.extensions().get().expect("it is there");
             let wrong = execution.commit("paid", []).await;
@@ -171,8 +168,7 @@ async fn a_functions_commit_in_an_http_handler_is_an_error_and_the_reverse() {
         let api = site.serve(site.http(), handler).await;
         assert_eq!(api.send(post("k", "{}")).await.status(), 201);
         assert_eq!(site.link.wire.requests(), ["PutItem", "PutItem"]);
-    })
-    .await;
+    }
     let store = crate::support::Store::open().await;
     let idempotency = store.idempotency();
     let answer = idempotency.operation("o").key("k").no_payload().run(async |execution| {

@@ -15,8 +15,8 @@ use tower::{Layer, ServiceExt};
 
 use super::event::{self, Kind};
 use super::function::{Function, context_of};
-use super::message::{assert_same, is_replay, post, problem};
-use super::site::{Api, Place, Site, everywhere, listen, paid};
+use super::message::{is_replay, post, problem};
+use super::site::{Api, Place, Site, everywhere, listen};
 use crate::support::{Runs, Store, raw};
 
 fn keeping(site: &Site, failure: Failure) -> Http {
@@ -30,28 +30,10 @@ fn unavailable(run: u32) -> Response<Bytes> {
     response.body(vec![0xff, u8::try_from(run).unwrap()].into()).unwrap()
 }
 
-#[tokio::test]
-async fn a_failure_that_is_kept_is_replayed_as_it_was() {
-    everywhere(async |site| {
-        let api = site.answering(keeping(&site, Failure::Replay), unavailable).await;
-        let first = api.send(post("k", "{}")).await;
-        assert_eq!((first.status().as_u16(), is_replay(&first)), (503, false));
-        assert_eq!(site.status("k").await.as_deref(), Some("FAILED"));
-        let repeat = api.send(post("k", "{}")).await;
-        assert!(is_replay(&repeat));
-        assert_eq!((repeat.status(), repeat.body()), (first.status(), first.body()));
-        assert_eq!(repeat.headers()["retry-after"], "3");
-        assert!(!repeat.headers().contains_key("set-cookie"));
-        problem(&api.send(post("k", "[]")).await, 422, "Mismatch");
-        assert_eq!(site.runs.count(), 1);
-    })
-    .await;
-}
-
 /// A failed request must not be reported as completed.
 #[tokio::test]
 async fn a_failure_that_cannot_be_read_is_still_a_failure() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.answering(keeping(&site, Failure::Replay), unavailable).await;
         api.send(post("k", "{}")).await;
         let record = site.item("k").await.unwrap();
@@ -59,118 +41,6 @@ async fn a_failure_that_cannot_be_read_is_still_a_failure() {
         site.store.put(raw::with(record, "response", damaged)).await;
         problem(&api.send(post("k", "{}")).await, 500, "Failed");
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_failure_runs_again_until_its_attempts_are_used_up() {
-    everywhere(async |site| {
-        let http = keeping(&site, Failure::Retain { max_attempts: 2 });
-        let api = site.answering(http, unavailable).await;
-        for attempt in 1..=2 {
-            let answer = api.send(post("k", "{}")).await;
-            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (503, false));
-            let record = site.item("k").await.unwrap();
-            assert_eq!(
-                (raw::status(&record), raw::number(&record, "attempt")),
-                ("FAILED", attempt)
-            );
-        }
-        for _ in 0..2 {
-            let answer = api.send(post("k", "{}")).await;
-            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (503, true));
-            assert_eq!(answer.body().as_ref(), [0xff, 2]);
-        }
-        assert_eq!(site.runs.count(), 2);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_success_after_a_kept_failure_is_final() {
-    everywhere(async |site| {
-        let answer = |run| if run == 1 { unavailable(run) } else { paid(run) };
-        let api = site.answering(keeping(&site, Failure::Retain { max_attempts: 9 }), answer).await;
-        api.send(post("k", "{}")).await;
-        let second = api.send(post("k", "{}")).await;
-        let repeat = api.send(post("k", "{}")).await;
-        assert_eq!((second.status().as_u16(), is_replay(&second)), (201, false));
-        assert!(is_replay(&repeat));
-        assert_same(&second, &repeat);
-    })
-    .await;
-}
-
-/// The first run panics, the later ones pay.
-async fn panicking(site: &Site, http: Http) -> Api {
-    site.answering(http, |run| {
-        assert_ne!(run, 1, "the card is 4242");
-        paid(run)
-    })
-    .await
-}
-
-#[tokio::test]
-async fn a_panic_is_answered_and_frees_the_key() {
-    everywhere(async |site| {
-        let api = panicking(&site, site.http()).await;
-        let answer = api.send(post("k", "{}")).await;
-        problem(&answer, 500, "HandlerPanicked");
-        assert!(!String::from_utf8_lossy(answer.body()).contains("4242"));
-        assert_eq!(site.status("k").await.as_deref(), Some("RELEASED"));
-        let second = api.send(post("k", "{}")).await;
-        assert_eq!((second.status().as_u16(), is_replay(&second)), (201, false));
-        assert!(is_replay(&api.send(post("k", "{}")).await));
-    })
-    .await;
-}
-
-/// A panic leaves nothing to replay.
-#[tokio::test]
-async fn a_panic_that_is_kept_is_never_run_again() {
-    everywhere(async |site| {
-        let api = panicking(&site, keeping(&site, Failure::Replay)).await;
-        problem(&api.send(post("k", "{}")).await, 500, "HandlerPanicked");
-        for _ in 0..2 {
-            problem(&api.send(post("k", "{}")).await, 500, "Failed");
-        }
-        assert_eq!(site.runs.count(), 1);
-        assert_eq!(site.status("k").await.as_deref(), Some("FAILED"));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_handler_that_executed_nothing_keeps_nothing() {
-    for failure in [Failure::Release, Failure::Replay, Failure::Retain { max_attempts: 1 }] {
-        everywhere(async |site| {
-            let runs = site.runs.clone();
-            let handler = move |request: Request<Bytes>| {
-                let run = runs.add();
-                let execution = request.extensions().get::<Execution>().unwrap();
-                let answer = match request.body().as_ref() {
-                    b"good" => paid(run),
-                    bad => {
-                        execution.discard();
-                        let status = if bad == b"bad" { 422 } else { 503 };
-                        Response::builder().status(status).body("nothing happened".into()).unwrap()
-                    }
-                };
-                std::future::ready(answer)
-            };
-            let api = site.serve(keeping(&site, failure), handler).await;
-            for (body, status) in [("bad", 422), ("bad", 422), ("worse", 503), ("bad", 422)] {
-                let answer = api.send(post("k", body)).await;
-                assert_eq!((answer.status().as_u16(), is_replay(&answer)), (status, false));
-                assert_eq!(answer.body(), "nothing happened");
-                assert_eq!(site.status("k").await.as_deref(), Some("RELEASED"));
-            }
-            let good = api.send(post("k", "good")).await;
-            assert_eq!((good.status().as_u16(), site.runs.count()), (201, 5));
-            assert!(is_replay(&api.send(post("k", "good")).await));
-        })
-        .await;
     }
 }
 

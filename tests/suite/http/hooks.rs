@@ -14,7 +14,7 @@ use crate::support::Runs;
 
 #[tokio::test]
 async fn a_replay_is_changed_before_it_goes_out_and_the_record_is_not() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let asked = Runs::default();
         let counted = asked.clone();
         let http = site.http().on_replay(move |response: Response<Bytes>| {
@@ -38,14 +38,13 @@ async fn a_replay_is_changed_before_it_goes_out_and_the_record_is_not() {
         assert_eq!(site.item("k").await, before);
         problem(&api.send(post("k", "[]")).await, 422, "Mismatch");
         assert_eq!((asked.count(), site.runs.count()), (2, 1));
-    })
-    .await;
+    }
 }
 
 /// Also an answer of the local cache, and a failure that is kept.
 #[tokio::test]
 async fn a_replay_says_when_its_answer_expires() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let cached = site.store.builder(&site.link).local_cache(1 << 20).build().unwrap();
         let kept = |http: Http| http.policy(|policy| policy.failure(Failure::Replay));
         for (key, status, http) in [
@@ -71,13 +70,12 @@ async fn a_replay_says_when_its_answer_expires() {
             let item = site.item(key).await.unwrap();
             assert_eq!(item["expires_at"].as_n().unwrap(), until, "{key}");
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_body_that_was_changed_does_not_go_out_with_the_length_that_it_had() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let http = site.http().on_replay(|response: Response<Bytes>| {
             response.map(|body| [&body, &b" again"[..]].concat().into())
         });
@@ -91,14 +89,13 @@ async fn a_body_that_was_changed_does_not_go_out_with_the_length_that_it_had() {
         assert_eq!(repeat.body(), "paid again");
         let lengths = values(repeat.headers(), "content-length");
         assert!(lengths.is_empty() || lengths == ["10"], "{lengths:?}");
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_hook_that_returns_the_response_unchanged_changes_no_byte() {
     let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{}"];
-    everywhere(async |site| {
+    for site in everywhere().await {
         for (number, body) in bodies.into_iter().enumerate() {
             let answer = move |_| Response::new(Bytes::from_static(body));
             let api = site.answering(site.http().on_replay(|response| response), answer).await;
@@ -107,14 +104,13 @@ async fn a_hook_that_returns_the_response_unchanged_changes_no_byte() {
             assert!(is_replay(&repeat));
             assert_same(&first, &repeat);
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn an_answer_that_a_codec_has_encoded_is_replayed_byte_for_byte() {
     let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{\"secret\":1}"];
-    everywhere(async |site| {
+    for site in everywhere().await {
         let builder = site.store.builder(&site.link).answer_codec(Mask::default());
         let idempotency = builder.reject_plain_answers().build().unwrap();
         for (number, body) in bodies.into_iter().enumerate() {
@@ -129,13 +125,12 @@ async fn an_answer_that_a_codec_has_encoded_is_replayed_byte_for_byte() {
             assert_same(&first, &repeat);
             assert!(!shows(&site.item(&format!("k{number}")).await.unwrap(), "secret"));
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_key_may_be_found_elsewhere_than_in_its_header() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let find = |parts: &http::request::Parts| {
             let id = parts.headers.get("x-delivery")?.to_str().ok()?;
             Some(id.trim_start_matches("id=").to_owned())
@@ -153,6 +148,5 @@ async fn a_key_may_be_found_elsewhere_than_in_its_header() {
         let optional = site.paying(site.http().key(find).key_optional()).await;
         assert!(!is_replay(&optional.send(post("k", "{}")).await));
         assert_eq!(site.runs.count(), 2);
-    })
-    .await;
+    }
 }

@@ -39,32 +39,8 @@ fn retry_after(response: &Response<Bytes>) -> u64 {
 }
 
 #[tokio::test]
-async fn a_repeat_gets_a_time_to_retry() {
-    everywhere(async |site| {
-        let gate = Gate::default();
-        let api = held(&site, site.http(), &gate).await;
-        let (first, ()) = tokio::join!(api.send(post("k", "{}")), async {
-            gate.reached().await;
-            for _ in 0..2 {
-                let early = api.send(post("k", "{}")).await;
-                problem(&early, 409, "InProgress");
-                assert!((1..=10).contains(&retry_after(&early)));
-            }
-            assert_eq!(site.status("k").await.as_deref(), Some("PENDING"));
-            gate.open();
-        });
-        assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
-        let repeat = api.send(post("k", "{}")).await;
-        assert!(is_replay(&repeat));
-        assert_same(&first, &repeat);
-        assert_eq!(site.runs.count(), 1);
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_repeat_that_waits_gets_the_same_bytes() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let gate = Gate::default();
         let api = held(&site, waiting(&site, super::LONG), &gate).await;
         let open_when_both_are_there = async {
@@ -80,13 +56,12 @@ async fn a_repeat_that_waits_gets_the_same_bytes() {
         assert_ne!(is_replay(&one), is_replay(&other));
         assert_same(&one, &other);
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_wait_ends_and_says_when_to_come_back() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let gate = Gate::default();
         let api = held(&site, waiting(&site, Duration::from_millis(60)), &gate).await;
         tokio::join!(api.send(post("k", "{}")), async {
@@ -97,14 +72,13 @@ async fn a_wait_ends_and_says_when_to_come_back() {
             gate.open();
         });
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 /// The first call has failed meanwhile, so the waiting one runs the handler.
 #[tokio::test]
 async fn one_that_waits_for_a_failure_runs_itself() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let (gate, runs) = (Gate::default(), site.runs.clone());
         let held = gate.clone();
         let handler = move |_| {
@@ -130,17 +104,16 @@ async fn one_that_waits_for_a_failure_runs_itself() {
         seen.sort_unstable();
         assert_eq!(seen, [(201, false), (503, false)]);
         assert_eq!(site.runs.count(), 2);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn of_many_clients_at_once_one_runs_and_all_get_its_answer() {
     const CLIENTS: usize = 50;
-    everywhere(async |site| {
+    for site in everywhere().await {
         if site.place == Place::Router {
             // As a function.
-            return;
+            continue;
         }
         let api = site.paying(waiting(&site, super::LONG)).await;
         let answers = join_all((0..CLIENTS).map(|_| api.send(post("k", "{}")))).await;
@@ -149,6 +122,5 @@ async fn of_many_clients_at_once_one_runs_and_all_get_its_answer() {
         for answer in &answers {
             assert_same(&answers[0], answer);
         }
-    })
-    .await;
+    }
 }

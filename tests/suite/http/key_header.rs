@@ -7,19 +7,18 @@ use super::site::{Place, everywhere};
 
 #[tokio::test]
 async fn a_request_without_a_key_is_refused() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         let answer = api.send(without(post("k", "{}"), "idempotency-key")).await;
         let problem = problem(&answer, 400, "KeyMissing");
         assert!(problem["detail"].as_str().unwrap().contains("idempotency-key"));
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_request_without_a_key_passes_through_where_none_is_required() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().key_optional()).await;
         for run in 1..=2 {
             let answer = api.send(without(post("k", "{}"), "idempotency-key")).await;
@@ -29,8 +28,7 @@ async fn a_request_without_a_key_passes_through_where_none_is_required() {
         }
         api.send(post("k", "{}")).await;
         assert!(is_replay(&api.send(post("k", "{}")).await));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
@@ -50,7 +48,7 @@ async fn what_is_no_key_is_refused_and_nothing_runs() {
         ("two keys in one header", "a,b"),
         ("two strings in one header", r#""a", "b""#),
     ];
-    everywhere(async |site| {
+    for site in everywhere().await {
         for http in [site.http(), site.http().key_optional()] {
             let api = site.paying(http).await;
             for (name, key) in cases {
@@ -59,13 +57,12 @@ async fn what_is_no_key_is_refused_and_nothing_runs() {
             }
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn two_key_headers_are_refused_whatever_they_hold() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         for (one, other) in [("a", "b"), ("a", "a"), (r#""a""#, "a"), ("a", "")] {
             let mut request = post(one, "{}");
@@ -74,13 +71,12 @@ async fn two_key_headers_are_refused_whatever_they_hold() {
             problem(&api.send(request).await, 400, "KeyInvalid");
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn quoted_and_bare_spelling_name_one_key() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         let first = api.send(post("8e03978e-40d5", "{}")).await;
         assert!(!is_replay(&first));
@@ -90,8 +86,7 @@ async fn quoted_and_bare_spelling_name_one_key() {
             assert_eq!(repeat.body(), first.body());
         }
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
@@ -102,22 +97,21 @@ async fn the_record_is_under_the_value_and_not_under_its_spelling() {
         ("it's#1/2%", "it's#1/2%"),
         (r"a\b", r"a\b"),
     ];
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         for (spelling, key) in cases {
             assert_eq!(api.send(post(spelling, "{}")).await.status(), 201);
             assert_eq!(site.status(key).await.as_deref(), Some("COMPLETED"), "{spelling}");
         }
-    })
-    .await;
+    }
 }
 
 /// Lambda's events cannot carry it: `lambda_http` refuses the whole event.
 #[tokio::test]
 async fn a_bare_key_may_be_utf8() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         if site.place != Place::Server {
-            return;
+            continue;
         }
         let api = site.paying(site.http()).await;
         api.send(post("clé-ключ", "{}")).await;
@@ -125,25 +119,23 @@ async fn a_bare_key_may_be_utf8() {
         assert_eq!(site.status("clé-ключ").await.as_deref(), Some("COMPLETED"));
         let long = "é".repeat(128);
         problem(&api.send(post(&long, "{}")).await, 400, "KeyInvalid");
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn the_longest_key_has_255_bytes() {
     let longest = "k".repeat(255);
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         api.send(post(&longest, "{}")).await;
         assert!(is_replay(&api.send(post(&format!("\"{longest}\""), "{}")).await));
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn other_methods_pass_through_with_their_key() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         for (number, method) in (1..).zip(["GET", "PUT", "DELETE", "OPTIONS", "GET"]) {
             let answer = api.send(by(method, post("k", ""))).await;
@@ -154,13 +146,12 @@ async fn other_methods_pass_through_with_their_key() {
         // Nor does a key that would be none matter to them.
         assert_eq!(api.send(by("GET", post("", ""))).await.status(), 201);
         assert_eq!(site.link.wire.requests(), [""; 0]);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn the_methods_can_be_chosen() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().methods([Method::PUT])).await;
         api.send(post("k", "{}")).await;
         assert!(!is_replay(&api.send(post("k", "{}")).await));
@@ -168,13 +159,12 @@ async fn the_methods_can_be_chosen() {
         api.send(by("PUT", post("k", "{}"))).await;
         assert!(is_replay(&api.send(by("PUT", post("k", "{}"))).await));
         assert_eq!(site.runs.count(), 3);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn the_header_can_be_chosen() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let name = HeaderName::from_static("x-request-id");
         let api = site.paying(site.http().header(name)).await;
         let problem = problem(&api.send(post("k", "{}")).await, 400, "KeyMissing");
@@ -185,6 +175,5 @@ async fn the_header_can_be_chosen() {
         assert!(is_replay(&repeat));
         assert_eq!(site.status("r-1").await.as_deref(), Some("COMPLETED"));
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }

@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt};
 use super::event::{self, Kind};
 use super::function::{Function, context_of, context_until};
 use super::message::{is_replay, post, problem, values};
-use super::site::{Site, everywhere, paid};
+use super::site::{everywhere, paid};
 use crate::support::{Gate, Link, Runs, Store, made_up_time, raw};
 
 /// A function that returns the end of its lease in epoch milliseconds, read from its own record.
@@ -137,9 +137,9 @@ async fn a_layer_on_a_route_under_lambda_has_the_invocations_lease() {
 /// Without an invocation there is no deadline: half a minute, renewed.
 #[tokio::test]
 async fn a_server_has_a_lease_that_is_renewed() {
-    everywhere(async |site: Site| {
+    for site in everywhere().await {
         if site.place != super::site::Place::Server {
-            return;
+            continue;
         }
         let gate = Gate::default();
         let held = gate.clone();
@@ -161,14 +161,13 @@ async fn a_server_has_a_lease_that_is_renewed() {
         });
         assert_eq!(first.status(), 201);
         assert!(is_replay(&api.send(post("k", "{}")).await));
-    })
-    .await;
+    }
 }
 
 /// By a machine that was frozen half-way.
 #[tokio::test]
 async fn a_handler_whose_lease_expires_is_stopped_and_its_client_gets_an_error() {
-    everywhere(async |site: Site| {
+    for site in everywhere().await {
         let (link, after) = (site.link.clone(), Runs::default());
         let counted = after.clone();
         let handler = move |_: http::Request<bytes::Bytes>| {
@@ -185,8 +184,7 @@ async fn a_handler_whose_lease_expires_is_stopped_and_its_client_gets_an_error()
         assert_eq!(values(answer.headers(), "retry-after"), ["1"]);
         assert_eq!(after.count(), 0);
         assert_eq!(site.status("k").await.as_deref(), Some("PENDING"));
-    })
-    .await;
+    }
 }
 
 /// The handler has returned, and its body is still being made.

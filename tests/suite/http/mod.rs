@@ -1,6 +1,6 @@
 //! The rules of HTTP, in each place that the crate works in.
 //!
-//! - [`everywhere`](site::everywhere) runs a test around a `service_fn` and around an axum `Router`,
+//! - [`everywhere`](site::everywhere) has a test run around a `service_fn` and around an axum `Router`,
 //!   both by way of real Lambda events, and as a layer of a server that listens on a socket.
 //! - [`Function`](function::Function) takes an event's JSON and gives the answer's.
 //! - [`Kind`](event::Kind) makes events of requests, as each of Lambda's HTTP services does.
@@ -37,6 +37,7 @@ mod leases;
 mod long_lived_server;
 mod on_store;
 mod openapi;
+mod outcomes;
 mod own_errors;
 mod panics;
 mod payload;
@@ -46,7 +47,6 @@ mod reconcile;
 mod replays;
 mod round_trips;
 mod sizes;
-mod statuses;
 mod streaming;
 mod switched_off;
 mod tenants;

@@ -25,7 +25,7 @@ fn form(key: &str, boundary: &str, name: &str, file: &[u8]) -> Request<Bytes> {
 
 #[tokio::test]
 async fn a_form_with_another_boundary_is_a_repeat_and_one_with_another_part_is_not() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(uploads(&site.store.over(&site.link))).await;
         let (key, file) = (site.scope(), b"\xff\0--b--a");
         assert!(!is_replay(&api.send(form(key, "b1", "photo", file)).await));
@@ -40,6 +40,5 @@ async fn a_form_with_another_boundary_is_a_repeat_and_one_with_another_part_is_n
             problem(&api.send(other).await, 422, "Mismatch");
         }
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }

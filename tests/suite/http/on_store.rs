@@ -70,32 +70,30 @@ async fn check_twice(site: &Site, key: &str, api: &Api) {
 #[tokio::test]
 async fn what_is_left_out_is_not_stored_and_the_first_client_gets_it() {
     for cache in [0, 1 << 20] {
-        everywhere(async |site| {
+        for site in everywhere().await {
             let builder = site.store.builder(&site.link).local_cache(cache);
             let http = builder.build().unwrap().http(site.scope()).on_store(without_token);
             let api = site.answering(http, |run| session(201, run)).await;
             check_twice(&site, &format!("k{cache}"), &api).await;
-        })
-        .await;
+        }
     }
 }
 
 #[tokio::test]
 async fn a_failure_that_is_kept_is_changed_as_well() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let http = site.http().policy(|policy| policy.failure(Failure::Replay));
         let api = site.answering(http.on_store(without_token), |run| session(503, run)).await;
         check_twice(&site, "k", &api).await;
         assert_eq!(site.status("k").await.as_deref(), Some("FAILED"));
-    })
-    .await;
+    }
 }
 
 /// Both when the client gets the response of the handler and when it gets the stored one.
 #[tokio::test]
 async fn a_committed_response_is_changed_as_well() {
     for act in [Act::Deliver, Act::LoseResponse] {
-        everywhere(async |site| {
+        for site in everywhere().await {
             let (runs, table) = (site.runs.clone(), site.store.table().to_owned());
             let handler = move |request: Request<Bytes>| {
                 let (response, table) = (session(201, runs.add()), table.clone());
@@ -109,14 +107,13 @@ async fn a_committed_response_is_changed_as_well() {
             let api = site.serve(site.http().on_store(without_token), handler).await;
             site.link.wire.next("TransactWriteItems", act.clone());
             check_twice(&site, &format!("{act:?}"), &api).await;
-        })
-        .await;
+        }
     }
 }
 
 #[tokio::test]
 async fn a_hooks_answers_are_changed_as_well() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         for fails in [false, true] {
             let asked = site.runs.clone();
             let http = site.http().policy(|policy| policy.failure(Failure::Replay));
@@ -138,8 +135,7 @@ async fn a_hooks_answers_are_changed_as_well() {
             check(&first, &repeat, &site.item(&key).await.expect("a record"));
             assert_eq!(site.runs.count(), before + 1);
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
@@ -175,7 +171,7 @@ async fn a_transactions_answers_are_changed_as_well() {
 #[tokio::test]
 async fn a_hook_that_returns_the_response_unchanged_changes_no_byte() {
     let bodies: [&'static [u8]; 4] = [b"\0\xff\xfe\x80", b"", b"caf\xc3\xa9", b"{}"];
-    everywhere(async |site| {
+    for site in everywhere().await {
         for (number, body) in bodies.into_iter().enumerate() {
             let answer = move |_| Response::new(Bytes::from_static(body));
             let kept = |http: Http| http.on_store(|response| response);
@@ -191,13 +187,12 @@ async fn a_hook_that_returns_the_response_unchanged_changes_no_byte() {
             let plain = site.item(&format!("plain{number}")).await.unwrap();
             assert_eq!(stored, plain["response"]);
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn nothing_is_stored_of_an_answer_whose_hook_panics_and_it_is_not_made_again() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let http = site.http().on_store(|_| panic!("the hook does"));
         let api = site.answering(http, |run| session(201, run)).await;
         let first = api.send(post("k", "{}")).await;
@@ -210,13 +205,12 @@ async fn nothing_is_stored_of_an_answer_whose_hook_panics_and_it_is_not_made_aga
         assert_eq!(record["response"], raw::answer("unavailable", "Http::on_store panicked"));
         problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn nothing_is_stored_of_an_answer_whose_hook_makes_it_an_interim_response() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let http = site.http().on_store(|mut response| {
             *response.status_mut() = http::StatusCode::EARLY_HINTS;
             response
@@ -226,6 +220,5 @@ async fn nothing_is_stored_of_an_answer_whose_hook_makes_it_an_interim_response(
         assert_eq!(site.status("k").await.as_deref(), Some("COMPLETED"));
         problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }

@@ -77,7 +77,7 @@ fn assert_documented(document: &Yaml, answer: &Response<Bytes>) {
 #[tokio::test]
 async fn keys_are_accepted_as_the_document_says() {
     let document = document();
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         let parameter = &document["paths"]["/payments"]["post"]["parameters"][0];
         let parameter = resolved(&document, parameter);
@@ -109,14 +109,13 @@ async fn keys_are_accepted_as_the_document_says() {
                 assert_documented(&document, &answer);
             }
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn what_is_sent_is_what_the_document_says() {
     let document = document();
-    everywhere(async |site| {
+    for site in everywhere().await {
         let site = Site { link: Link::without_retries(), ..site };
         let gate = Gate::default();
         let (held, runs) = (gate.clone(), site.runs.clone());
@@ -158,8 +157,7 @@ async fn what_is_sent_is_what_the_document_says() {
         let down = api.send(post("down", "{}")).await;
         assert_eq!(down.status(), 503);
         assert_documented(&document, &down);
-    })
-    .await;
+    }
 }
 
 /// utoipa knows no references to parameters and headers, and no schema without a type that has
@@ -218,12 +216,11 @@ fn the_document_lists_every_problem() {
 #[tokio::test]
 async fn an_unsigned_webhook_gets_what_the_document_says() {
     let document = document();
-    everywhere(async |site| {
+    for site in everywhere().await {
         let unsigned = dynamodb_idempotency::http::Webhook::signed(|_, _| false);
         let api = site.paying(site.http().webhook(unsigned)).await;
         let answer = api.send(without(post("k", "{}"), "idempotency-key")).await;
         assert_eq!(answer.status(), 401);
         assert_documented(&document, &answer);
-    })
-    .await;
+    }
 }

@@ -33,30 +33,19 @@ async fn a_function_of_the_configuration_that_panics_refuses_the_request() {
         |http| http.optional_tenant(|_| -> Option<String> { panic!("user code") }),
         |http| http.fingerprint(|_, _| -> Fingerprint { panic!("user code") }),
     ];
-    everywhere(async |site| {
+    for site in everywhere().await {
         for change in changes {
             let api = site.paying(change(site.http())).await;
             problem(&api.send(post("k", "{}")).await, 500, "HandlerPanicked");
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_handler_that_panics_has_failed() {
-    everywhere(async |site| {
-        let api = site.serve(site.http(), |_: Request<Bytes>| async { panic!("user code") }).await;
-        problem(&api.send(post("k", "{}")).await, 500, "HandlerPanicked");
-        assert_eq!(site.status("k").await.as_deref(), Some("RELEASED"));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_hook_that_panics_changes_nothing() {
     type Answer = Result<Reconciled<Response<String>, Response<String>>, PanickingError>;
-    everywhere(async |site| {
+    for site in everywhere().await {
         site.store.put(raw::abandoned(&site.pk("k"))).await;
         let before = site.item("k").await;
         for (is_error, status, kind) in
@@ -72,8 +61,7 @@ async fn a_hook_that_panics_changes_nothing() {
             problem(&api.send(post("k", "{}")).await, status, kind);
         }
         assert_eq!((site.item("k").await, site.runs.count()), (before, 0));
-    })
-    .await;
+    }
 }
 
 /// How a body breaks off.
@@ -209,19 +197,18 @@ async fn a_function_that_panics_at_an_answer_completes_its_request() {
         |http| http.on_store(|_| panic!("user code")),
     ];
     for change in changes {
-        everywhere(async |site| {
+        for site in everywhere().await {
             let api = site.paying(change(site.http())).await;
             assert_eq!(api.send(post("k", "{}")).await.status(), 201);
             problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
             assert_eq!(site.runs.count(), 1);
-        })
-        .await;
+        }
     }
 }
 
 #[tokio::test]
 async fn a_replay_whose_change_panics_is_an_error_and_stays_stored() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let fine = site.paying(site.http()).await;
         let first = fine.send(post("k", "{}")).await;
         let stored = site.item("k").await;
@@ -230,17 +217,15 @@ async fn a_replay_whose_change_panics_is_an_error_and_stays_stored() {
         assert_eq!((site.item("k").await, site.runs.count()), (stored, 1));
         let repeat = fine.send(post("k", "{}")).await;
         assert!(is_replay(&repeat) && repeat.body() == first.body());
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_renderer_that_panics_is_replaced_by_the_default() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().render_problem(|_| panic!("user code"))).await;
         problem(&api.send(post("", "{}")).await, 400, "KeyInvalid");
-    })
-    .await;
+    }
 }
 
 #[tokio::test]

@@ -1,12 +1,10 @@
 //! The crate's own answers: when the store fails, and when it holds what is not understood.
 
-use std::time::Duration;
-
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use dynamodb_idempotency::http::{Problem, ProblemKind};
-use dynamodb_idempotency::policy::{Outage, Unconfirmed};
+use dynamodb_idempotency::policy::Outage;
 use dynamodb_idempotency::{ErrorKind, Fingerprint, TableSchema};
 use http::Response;
 use serde_json::Value;
@@ -14,11 +12,11 @@ use serde_json::Value;
 use super::message::{is_replay, post, problem, values};
 use super::site::{Site, everywhere};
 use crate::support::raw::Item;
-use crate::support::{Act, Link, Store, charge, kind, raw};
+use crate::support::{Store, charge, kind, raw};
 
 #[tokio::test]
 async fn a_problem_says_what_it_is_in_the_members_of_rfc_9457() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         api.send(post("k", "1")).await;
         let mismatch = problem(&api.send(post("k", "2")).await, 422, "Mismatch");
@@ -26,8 +24,7 @@ async fn a_problem_says_what_it_is_in_the_members_of_rfc_9457() {
         assert_eq!(members.len(), 4, "{members:?}");
         assert_eq!(members["title"], "Idempotency key is already used");
         assert!(members["type"].as_str().unwrap().starts_with("urn:dynamodb-idempotency:problem:"));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
@@ -41,7 +38,7 @@ async fn problems_can_be_rendered_in_an_apis_own_format() {
         let response = response.header("content-type", "text/plain");
         response.body(Bytes::from(format!("sorry: {}", problem.detail))).unwrap()
     };
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().render_problem(render)).await;
         api.send(post("k", "1")).await;
         for (request, title) in [
@@ -55,81 +52,13 @@ async fn problems_can_be_rendered_in_an_apis_own_format() {
             assert!(answer.body().starts_with(b"sorry: "));
         }
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
-}
-
-/// The same site on a connection whose SDK does not try again.
-fn impatient(site: Site) -> Site {
-    Site { link: Link::without_retries(), ..site }
-}
-
-#[tokio::test]
-async fn while_the_store_is_down_nothing_runs() {
-    for fault in [Act::LoseRequest, Act::SERVER_ERROR, Act::THROTTLE] {
-        everywhere(async |site| {
-            let site = impatient(site);
-            let api = site.paying(site.http()).await;
-            site.link.wire.down(fault.clone());
-            let answer = api.send(post("k", "{}")).await;
-            problem(&answer, 503, "Unavailable");
-            assert_eq!(values(answer.headers(), "retry-after"), ["1"]);
-            assert_eq!(site.runs.count(), 0);
-            site.link.wire.up();
-            assert_eq!(api.send(post("k", "{}")).await.status(), 201);
-        })
-        .await;
     }
-}
-
-#[tokio::test]
-async fn while_the_store_is_down_the_handler_runs_unprotected_where_that_was_chosen() {
-    everywhere(async |site| {
-        let site = impatient(site);
-        let api = site.paying(site.http().policy(|policy| policy.outage(Outage::Open))).await;
-        site.link.wire.down(Act::LoseRequest);
-        for run in 1..=2 {
-            let answer = api.send(post("k", "{}")).await;
-            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (201, false));
-            assert_eq!(site.runs.count(), run);
-        }
-        assert_eq!(site.item("k").await, None);
-    })
-    .await;
-}
-
-/// A site whose completing writes are lost.
-async fn unconfirmed(site: Site, unconfirmed: Unconfirmed) -> Response<Bytes> {
-    let site = impatient(site);
-    let http = site.http().policy(|policy| {
-        policy.unconfirmed(unconfirmed).completion_timeout(Duration::from_millis(150))
-    });
-    let api = site.paying(http).await;
-    site.link.wire.next("PutItem", Act::Deliver);
-    site.link.wire.every("PutItem", Act::LoseRequest);
-    let answer = api.send(post("k", "{}")).await;
-    assert_eq!(site.status("k").await.as_deref(), Some("PENDING"));
-    assert_eq!(site.runs.count(), 1);
-    answer
-}
-
-#[tokio::test]
-async fn an_answer_whose_completion_is_not_confirmed_is_given_unless_chosen_otherwise() {
-    everywhere(async |site| {
-        let answer = unconfirmed(site, Unconfirmed::Answer).await;
-        assert_eq!((answer.status().as_u16(), is_replay(&answer)), (201, false));
-    })
-    .await;
-    everywhere(async |site| {
-        problem(&unconfirmed(site, Unconfirmed::Error).await, 500, "OutcomeUnknown");
-    })
-    .await;
 }
 
 #[tokio::test]
 async fn a_missing_table_is_an_error_that_does_not_tell_its_name() {
     let store = std::sync::Arc::new(Store::without_table(TableSchema::default()).await);
-    everywhere(async |site| {
+    for site in everywhere().await {
         let site = Site { store: std::sync::Arc::clone(&store), ..site };
         // Not even where an outage would not stop it: this is none.
         let api = site.paying(site.http().policy(|policy| policy.outage(Outage::Open))).await;
@@ -138,8 +67,7 @@ async fn a_missing_table_is_an_error_that_does_not_tell_its_name() {
         let body = String::from_utf8_lossy(answer.body());
         assert!(!body.contains(store.table()) && !body.contains(site.scope()), "{body}");
         assert_eq!(site.runs.count(), 0);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
@@ -152,7 +80,7 @@ async fn a_record_that_is_not_understood_is_an_error_and_stays_as_it_is() {
         ("an answer of another shape", |record| raw::with(record, "response", raw::s("paid"))),
         ("a foreign item", |record| raw::key(raw::text(&record, "pk"))),
     ];
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         api.send(post("original", "{}")).await;
         for (name, change) in cases {
@@ -164,8 +92,7 @@ async fn a_record_that_is_not_understood_is_an_error_and_stays_as_it_is() {
             assert_eq!(site.item(name).await, Some(record), "{name}");
         }
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 /// In a rollout, both versions are behind one address.
@@ -190,7 +117,7 @@ async fn what_another_version_has_written_is_left_to_it_and_asked_for_again() {
         ),
         ("a step of a codec's", half_done, "StepsUnreadable"),
     ];
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         api.send(post("original", "{}")).await;
         for (name, change, kind) in cases {
@@ -204,8 +131,7 @@ async fn what_another_version_has_written_is_left_to_it_and_asked_for_again() {
             assert_eq!(site.item(name).await, Some(record), "{name}");
         }
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 fn without(mut record: Item, name: &str) -> Item {
@@ -215,7 +141,7 @@ fn without(mut record: Item, name: &str) -> Item {
 
 #[tokio::test]
 async fn an_answer_that_http_cannot_carry_is_an_error() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http()).await;
         for (key, name, value) in [("a", "no name", "v"), ("b", "x-a", "line\nbreak")] {
             api.send(post(key, "{}")).await;
@@ -228,8 +154,7 @@ async fn an_answer_that_http_cannot_carry_is_an_error() {
             site.store.put(record).await;
             problem(&api.send(post(key, "{}")).await, 500, "RecordNotUnderstood");
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
@@ -237,7 +162,7 @@ async fn a_key_that_is_too_long_for_the_table_is_refused() {
     let schema =
         TableSchema::default().composite_key("PK", "idempotency", "SK").ttl_attribute("ttl");
     let store = std::sync::Arc::new(Store::with_schema(schema).await);
-    everywhere(async |site| {
+    for site in everywhere().await {
         let site = Site { store: std::sync::Arc::clone(&store), ..site };
         // A sort key has 1024 bytes at most; the scope takes most of them.
         let scope = format!("{}{}", site.scope(), "s".repeat(980));
@@ -247,14 +172,13 @@ async fn a_key_that_is_too_long_for_the_table_is_refused() {
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
         assert_eq!(api.send(post("k", "{}")).await.status(), 201);
         assert!(is_replay(&api.send(post("k", "{}")).await));
-    })
-    .await;
+    }
 }
 
 /// What a function stored is no HTTP response: not even when key and request are the same.
 #[tokio::test]
 async fn a_functions_answer_is_not_sent_to_a_client() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let idempotency = site.store.idempotency();
         for key in ["same", "other"] {
             let operation = idempotency.operation(site.scope()).key(key).no_payload();
@@ -268,13 +192,12 @@ async fn a_functions_answer_is_not_sent_to_a_client() {
         let api = site.paying(site.http()).await;
         problem(&api.send(post("other", "{}")).await, 422, "Mismatch");
         assert_eq!(site.runs.count(), 2);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn an_http_answer_is_not_given_to_a_function() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let nothing = Fingerprint::builder().finish();
         let api = site.paying(site.http().fingerprint(move |_, _| nothing)).await;
         api.send(post("same", "{}")).await;
@@ -287,18 +210,16 @@ async fn an_http_answer_is_not_given_to_a_function() {
             assert_eq!(kind(charge(operation, &site.runs).await), expected);
         }
         assert_eq!(site.runs.count(), 2);
-    })
-    .await;
+    }
 }
 
 /// A problem's JSON is one that any reader takes.
 #[tokio::test]
 async fn a_header_name_in_a_problem_is_text() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let name = http::HeaderName::from_static("x-it's!");
         let api = site.paying(site.http().header(name)).await;
         let problem: Value = problem(&api.send(post("k", "{}")).await, 400, "KeyMissing");
         assert!(problem["detail"].as_str().unwrap().ends_with("x-it's!"));
-    })
-    .await;
+    }
 }

@@ -43,18 +43,18 @@ pub(crate) struct Site {
     pub(crate) runs: Runs,
 }
 
-/// Runs a test in each of the three places.
-pub(crate) async fn everywhere(test: impl AsyncFn(Site)) {
+/// Each of the three places, around one table.
+pub(crate) async fn everywhere() -> impl Iterator<Item = Site> {
     let store = Arc::new(Store::open().await);
-    for place in [Place::Function, Place::Router, Place::Server] {
+    [Place::Function, Place::Router, Place::Server].into_iter().map(move |place| {
         // Shown where the test fails.
         println!("{place:?}");
         if place == Place::Server {
             made_up_time::end();
         }
         let (link, runs) = (Link::default(), Runs::default());
-        test(Site { place, store: Arc::clone(&store), link, runs }).await;
-    }
+        Site { place, store: Arc::clone(&store), link, runs }
+    })
 }
 
 impl Site {

@@ -25,20 +25,19 @@ fn answer(bytes: usize) -> impl Fn(u32) -> Response<Bytes> + Clone + Send + Sync
 
 #[tokio::test]
 async fn a_large_answer_is_replayed_whole() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.answering(site.http(), answer(390 * 1024)).await;
         let first = api.send(post("k", "{}")).await;
         let repeat = api.send(post("k", "{}")).await;
         assert_eq!(first.body().len(), 390 * 1024);
         assert!(is_replay(&repeat));
         assert_same(&first, &repeat);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn an_answer_that_no_item_can_hold_is_given_once_and_never_made_again() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.answering(site.http().policy(in_record), answer(410 * 1024)).await;
         let first = api.send(post("k", "{}")).await;
         assert_eq!((first.status().as_u16(), first.body().len()), (200, 410 * 1024));
@@ -48,8 +47,7 @@ async fn an_answer_that_no_item_can_hold_is_given_once_and_never_made_again() {
             problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
         }
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 /// A server whose layer takes bodies of eight bytes.
@@ -86,14 +84,13 @@ async fn a_request_that_is_too_large_is_refused() {
 /// A limit that only a layer heeds would be a trap for a function that is moved.
 #[tokio::test]
 async fn a_request_that_is_too_large_is_refused_around_a_function_too() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.answering(site.http().max_body_bytes(64), answer(1)).await;
         let large = problem(&api.send(post("k", "x".repeat(250))).await, 413, "BodyTooLarge");
         assert!(large["detail"].as_str().unwrap().contains("64 bytes"));
         assert_eq!((site.runs.count(), site.status("k").await), (0, None));
         assert_eq!(api.send(post("k", "x".repeat(64))).await.status().as_u16(), 200);
-    })
-    .await;
+    }
 }
 
 fn chunked(body: &'static str) -> Request<Bytes> {

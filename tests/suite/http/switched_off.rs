@@ -47,7 +47,7 @@ async fn nothing_is_refused_and_each_twin_runs() {
         ("a long tenant", with(post("k", "{}"), "x-tenant", &long)),
         ("a large body", post("k", "x".repeat(5000))),
     ];
-    everywhere(async |site| {
+    for site in everywhere().await {
         let find = tenant::header("x-tenant");
         let api = serve(&site, off(&site).tenant(find).max_body_bytes(1000)).await;
         for (name, request) in &requests {
@@ -59,14 +59,13 @@ async fn nothing_is_refused_and_each_twin_runs() {
             }
         }
         assert_eq!(site.link.wire.requests(), [""; 0]);
-    })
-    .await;
+    }
 }
 
 /// Nothing comes before the signature; after it, nothing is refused.
 #[tokio::test]
 async fn a_webhook_has_to_be_signed_and_may_be_large() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let inbox = Webhook::signed(|parts, _| parts.headers.contains_key("x-signed"));
         let api = serve(&site, off(&site).webhook(inbox).max_body_bytes(1000)).await;
         let large = post("k", format!(r#"{{"id":"{}"}}"#, "x".repeat(5000)));
@@ -75,15 +74,14 @@ async fn a_webhook_has_to_be_signed_and_may_be_large() {
         }
         assert_eq!(site.runs.count(), 0);
         assert_eq!(api.send(with(large, "x-signed", "yes")).await.status(), 201);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn neither_an_empty_tenant_nor_the_end_of_the_invocation_refuses_it() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         if site.place != Place::Function {
-            return;
+            continue;
         }
         let Api::Lambda(_, function) =
             serve(&site, off(&site).tenant(|_| Tenant::Known(String::new()))).await
@@ -95,13 +93,12 @@ async fn neither_an_empty_tenant_nor_the_end_of_the_invocation_refuses_it() {
             let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
             assert_eq!(answer["statusCode"], 201, "{answer}");
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn other_methods_pass_through_as_ever() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let runs = site.runs.clone();
         let handler = move |request: Request<Bytes>| {
             assert!(request.extensions().get::<Execution>().is_none());
@@ -109,14 +106,13 @@ async fn other_methods_pass_through_as_ever() {
         };
         let api = site.serve(off(&site), handler).await;
         assert_eq!(api.send(by("GET", post("k", ""))).await.status(), 201);
-    })
-    .await;
+    }
 }
 
 /// The business's own writes, each time.
 #[tokio::test]
 async fn commits_of_requests_without_a_key_are_written() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let (runs, table, scope) = (Runs::default(), site.store.table().to_owned(), site.scope());
         let handler = move |request: Request<Bytes>| {
             let (run, table) = (runs.add(), table.clone());
@@ -134,8 +130,7 @@ async fn commits_of_requests_without_a_key_are_written() {
             assert_eq!(answer.status(), 201);
         }
         assert_eq!(site.store.counted(&format!("effect {scope}")).await, 2);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
@@ -143,9 +138,9 @@ async fn transactions_of_requests_without_a_key_are_written() {
     use dynamodb_idempotency::Transaction;
     use lambda_http::{Body, Response, service_fn};
 
-    everywhere(async |site| {
+    for site in everywhere().await {
         if site.place != Place::Function {
-            return;
+            continue;
         }
         let table = site.store.table().to_owned();
         let handler = service_fn(move |_: lambda_http::Request| {
@@ -160,6 +155,5 @@ async fn transactions_of_requests_without_a_key_are_written() {
             assert_eq!(answer["statusCode"], 200, "{answer}");
         }
         assert_eq!(site.store.counted("effect").await, 2);
-    })
-    .await;
+    }
 }

@@ -44,7 +44,7 @@ async fn tenants_do_not_share_a_key() {
         ("", "k"),
         ("", "acme#k"),
     ];
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().optional_tenant(tenant::header("x-tenant"))).await;
         for (tenant, key) in pairs {
             let answer = api.send(of(tenant, key)).await;
@@ -58,13 +58,12 @@ async fn tenants_do_not_share_a_key() {
         assert_eq!(site.runs.count(), runs);
         let pk = format!("{}/%t/acme%23k#k", site.scope());
         assert!(site.store.item(&pk).await.is_some());
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_tenant_does_not_meet_a_namespace_of_its_name() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let idempotency = site.store.over(&site.link);
         let tenant = || tenant::header("x-tenant");
         let scope = || Scope::new(site.scope());
@@ -82,22 +81,20 @@ async fn a_tenant_does_not_meet_a_namespace_of_its_name() {
             assert!(is_replay(&api.send(of("v2", "k")).await));
         }
         assert_eq!(site.runs.count(), 6);
-    })
-    .await;
+    }
 }
 
 /// All whose name is empty would be one tenant.
 #[tokio::test]
 async fn a_tenant_without_a_name_is_refused_even_where_none_is_needed() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let empty = |_: &http::request::Parts| Tenant::Known(String::new());
         for http in [site.http().tenant(empty), site.http().optional_tenant(empty)] {
             let api = site.paying(http).await;
             problem(&api.send(post("k", "{}")).await, 400, "TenantInvalid");
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
-    })
-    .await;
+    }
     let cases = [
         ("JWT", authorized(Kind::HttpApi, json!({"jwt": {"claims": {"org": ""}}}))),
         ("Cognito", authorized(Kind::Rest, json!({"claims": {"org": ""}}))),
@@ -165,7 +162,7 @@ async fn credentials_without_a_tenant_are_warned_of() {
 
 #[tokio::test]
 async fn a_request_without_a_tenant_is_refused_unless_it_may_share_the_plain_scope() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let header = tenant::header("x-tenant");
         let api = site.paying(site.http().optional_tenant(header)).await;
         api.send(post("k", "{}")).await;
@@ -178,17 +175,16 @@ async fn a_request_without_a_tenant_is_refused_unless_it_may_share_the_plain_sco
         problem(&strict.send(post("k", "{}")).await, 400, "TenantMissing");
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (2, 0));
         assert!(is_replay(&strict.send(of("acme", "k")).await));
-    })
-    .await;
+    }
 }
 
 /// Whose request would it be?
 #[tokio::test]
 async fn a_repeated_tenant_is_refused_even_where_none_is_needed() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         if site.place == Place::Router {
             // An HTTP API joins the two values, which makes another tenant.
-            return;
+            continue;
         }
         let name = |tenant: &str| with(post("k", "{}"), "x-tenant", tenant);
         let mut twice = name("acme");
@@ -202,14 +198,13 @@ async fn a_repeated_tenant_is_refused_even_where_none_is_needed() {
             problem(&api.send(twice.clone()).await, 400, "TenantInvalid");
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_secret_that_tells_the_tenant_is_not_in_the_table() {
     const SECRET: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().tenant(tenant::header_sha256("x-api-key"))).await;
         api.send(with(post("k", "{}"), "x-api-key", SECRET)).await;
         let repeat = api.send(with(post("k", "{}"), "x-api-key", SECRET)).await;
@@ -218,8 +213,7 @@ async fn a_secret_that_tells_the_tenant_is_not_in_the_table() {
         let scan = site.store.raw.scan().table_name(site.store.table()).send().await.unwrap();
         assert!(scan.count() >= 2);
         assert!(!format!("{:?}", scan.items()).contains(SECRET));
-    })
-    .await;
+    }
 }
 
 #[tokio::test]

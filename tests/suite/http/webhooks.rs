@@ -55,7 +55,7 @@ async fn inbox(site: &Site) -> Api {
 
 #[tokio::test]
 async fn an_event_that_is_delivered_again_gets_the_same_answer() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = inbox(&site).await;
         let first = api.send(event("evt_1", 1)).await;
         assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
@@ -65,14 +65,13 @@ async fn an_event_that_is_delivered_again_gets_the_same_answer() {
         assert!(!is_replay(&api.send(event("evt_2", 1)).await));
         assert_eq!(site.runs.count(), 2);
         assert_eq!(site.status("evt_1").await.as_deref(), Some("COMPLETED"));
-    })
-    .await;
+    }
 }
 
 /// Nothing is looked up, so nothing of a stored answer is given away.
 #[tokio::test]
 async fn what_the_sender_has_not_signed_is_refused_before_a_replay() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = inbox(&site).await;
         api.send(event("evt_1", 1)).await;
         site.link.wire.forget();
@@ -81,13 +80,12 @@ async fn what_the_sender_has_not_signed_is_refused_before_a_replay() {
         }
         assert_eq!(site.link.wire.requests(), [""; 0]);
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_signature_ages_by_the_stores_time() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = inbox(&site).await;
         api.send(event("evt_1", 1)).await;
         let old = event("evt_2", 1);
@@ -96,13 +94,12 @@ async fn a_signature_ages_by_the_stores_time() {
         site.link.wire.forget();
         problem(&api.send(old).await, 401, "SignatureInvalid");
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_signed_request_without_an_event_is_refused() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let optional = site.http().key_optional();
         for http in [site.http(), optional] {
             let http = http.webhook(Webhook::stripe([SECRET]).json_id("/event/id"));
@@ -110,13 +107,12 @@ async fn a_signed_request_without_an_event_is_refused() {
             problem(&api.send(event("evt_1", 1)).await, 400, "KeyMissing");
         }
         assert_eq!(site.runs.count(), 0);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_delivery_that_fails_is_run_by_the_next() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.answering(stripe(site.http()), |run| {
             if run == 1 {
                 Response::builder().status(503).body(Bytes::new()).expect("one")
@@ -129,15 +125,14 @@ async fn a_delivery_that_fails_is_run_by_the_next() {
             let answer = api.send(event("evt_1", 1)).await;
             assert_eq!((answer.status().as_u16(), is_replay(&answer)), (status, replayed));
         }
-    })
-    .await;
+    }
 }
 
 /// The sender takes all of these for failures, and delivers the event again. That holds also for a 404
 /// of a router that has no such route yet.
 #[tokio::test]
 async fn only_a_2xx_is_done_and_any_other_response_leaves_the_event_to_the_next_delivery() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         for status in [302, 304, 308, 400, 401, 402, 404, 409, 410, 422, 423, 424, 429, 500] {
             let before = site.runs.count();
             let api = site.answering(stripe(site.http()), move |run| {
@@ -152,13 +147,12 @@ async fn only_a_2xx_is_done_and_any_other_response_leaves_the_event_to_the_next_
             }
             assert_eq!(site.runs.count(), before + 2, "{status}");
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn what_is_done_can_be_chosen_for_a_webhook_too() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let final_too = |http: Http| http.store_if(|status| status.is_success() || status == 404);
         let cases = [final_too(stripe(site.http())), stripe(final_too(site.http()))];
         for (id, http) in ["evt_1", "evt_2"].into_iter().zip(cases) {
@@ -169,8 +163,7 @@ async fn what_is_done_can_be_chosen_for_a_webhook_too() {
                 assert_eq!((answer.status().as_u16(), is_replay(&answer)), (404, replayed));
             }
         }
-    })
-    .await;
+    }
 }
 
 /// A delivery as a sender of Standard Webhooks signs it.
@@ -200,7 +193,7 @@ fn starting(site: &Site, link: Link, off: i64) -> (Http, Site) {
 /// Nothing that was refused would ever have shown the process DynamoDB's time.
 #[tokio::test]
 async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_time() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         for off in [-600, 600, 0] {
             if off > 0 && site.place != Place::Server {
                 // By this clock, the invocation's deadline is over.
@@ -221,13 +214,12 @@ async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_tim
                 assert_eq!(new.link.wire.count("GetItem"), 1, "{id}: the time is known");
             }
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let cases =
             [(stripe as fn(Http) -> Http, event("evt_1", 1)), (standard, from_standard("evt_1"))];
         for (webhook, delivery) in cases {
@@ -242,14 +234,13 @@ async fn a_new_process_whose_clock_is_behind_refuses_an_old_signature() {
             }
         }
         assert_eq!(site.runs.count(), 0);
-    })
-    .await;
+    }
 }
 
 /// The sender must deliver the event again, which it does not after some of its 4xx responses.
 #[tokio::test]
 async fn a_signature_whose_time_cannot_be_judged_is_not_refused() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let (http, new) = starting(&site, Link::default(), -600);
         let api = new.paying(standard(http)).await;
         new.link.wire.down(Act::LoseRequest);
@@ -260,13 +251,12 @@ async fn a_signature_whose_time_cannot_be_judged_is_not_refused() {
         assert_eq!(new.link.wire.requests(), [""; 0], "only a right signature is worth a request");
         new.link.wire.up();
         assert_eq!(api.send(from_standard("evt_1")).await.status(), 201);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn an_event_after_a_byte_order_mark_has_an_id() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = inbox(&site).await;
         let marked = || {
             let (time, body) = (seconds(), "\u{feff}{\"id\":\"evt_1\"}");
@@ -277,8 +267,7 @@ async fn an_event_after_a_byte_order_mark_has_an_id() {
             assert_eq!(is_replay(&api.send(marked()).await), replayed);
         }
         assert_eq!(site.status("evt_1").await.as_deref(), Some("COMPLETED"));
-    })
-    .await;
+    }
 }
 
 /// A delivery as GitHub sends it.
@@ -290,7 +279,7 @@ fn from_github(id: &str, body: &str) -> Request<Bytes> {
 
 #[tokio::test]
 async fn a_redelivery_of_githubs_is_a_repeat() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().webhook(Webhook::github([SECRET]))).await;
         let delivery = |id| from_github(id, r#"{"zen":"Keep it logically awesome."}"#);
         for (id, replayed) in [("a", false), ("a", true), ("b", false)] {
@@ -298,14 +287,13 @@ async fn a_redelivery_of_githubs_is_a_repeat() {
         }
         let unsigned = without(delivery("a"), "x-hub-signature-256");
         problem(&api.send(unsigned).await, 401, "SignatureInvalid");
-    })
-    .await;
+    }
 }
 
 /// GitHub does not sign the header: which of the two ids it sent is not known.
 #[tokio::test]
 async fn two_ids_are_refused_like_two_keys() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = site.paying(site.http().webhook(Webhook::github([SECRET]))).await;
         for second in ["a", "b"] {
             let mut twice = from_github("a", "{}");
@@ -314,14 +302,13 @@ async fn two_ids_are_refused_like_two_keys() {
         }
         assert_eq!(site.runs.count(), 0);
         assert_eq!(site.link.wire.requests(), [""; 0]);
-    })
-    .await;
+    }
 }
 
 /// The three places route every method to the handler.
 #[tokio::test]
 async fn a_signature_is_required_whatever_the_method() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let api = inbox(&site).await;
         for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "POST"] {
             let unsigned = without(event("evt_1", 1), "stripe-signature");
@@ -336,13 +323,12 @@ async fn a_signature_is_required_whatever_the_method() {
             assert!(is_replay(&api.send(by(method, event("evt_1", 2))).await), "{method}");
         }
         assert_eq!(site.runs.count(), 1);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn no_content_type_comes_before_the_signature() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let on = inbox(&site).await;
         let off = site.paying(stripe(switched_off(&site))).await;
         let grpc = |request| with(request, "content-type", "application/grpc");
@@ -355,28 +341,26 @@ async fn no_content_type_comes_before_the_signature() {
         problem(&on.send(grpc(event("evt_1", 1))).await, 415, "GrpcUnsupported");
         assert_eq!(site.runs.count(), 0);
         assert_eq!(off.send(grpc(event("evt_1", 1))).await.status(), 201);
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_fingerprint_chosen_before_the_webhook_counts_too() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let body =
             |_: &http::request::Parts, body: &[u8]| Fingerprint::builder().json(body).finish();
         let api = site.paying(stripe(site.http().fingerprint(body))).await;
         api.send(event("evt_1", 1)).await;
         assert!(is_replay(&api.send(event("evt_1", 1)).await));
         problem(&api.send(event("evt_1", 2)).await, 422, "Mismatch");
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn an_event_is_remembered_as_long_as_its_sender_delivers_it() {
     const DAY: i64 = 24 * 3600;
     let days = |days: u64| std::time::Duration::from_secs(days * 24 * 3600);
-    everywhere(async |site| {
+    for site in everywhere().await {
         let longer = site.http().policy(|policy| policy.retention(days(90)));
         let cases = [
             ("evt_1", stripe(site.http()), 30),
@@ -390,8 +374,7 @@ async fn an_event_is_remembered_as_long_as_its_sender_delivers_it() {
             let left = raw::number(&record, "expires_at") - raw::now() / 1000;
             assert!((days * DAY - 60..=days * DAY + 60).contains(&left), "{id}: {left}");
         }
-    })
-    .await;
+    }
 }
 
 /// GitHub's payloads reach 25 MB. No Lambda event is that large.
@@ -452,7 +435,7 @@ fn recorded(delivery: &Value, body: String) -> Request<Bytes> {
 async fn deliveries_signed_by_the_senders_own_libraries_are_accepted() {
     let file: Value = serde_json::from_str(DELIVERIES).expect("JSON");
     let signed_at = file["time"].as_i64().expect("a time");
-    everywhere(async |site| {
+    for site in everywhere().await {
         let now = made_up_time::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         site.link.freeze(signed_at - i64::try_from(now.as_secs()).expect("a time"));
         for delivery in file["deliveries"].as_array().expect("a list") {
@@ -479,14 +462,13 @@ async fn deliveries_signed_by_the_senders_own_libraries_are_accepted() {
             assert_eq!(site.status(id).await.as_deref(), Some("COMPLETED"));
         }
         assert_eq!(site.runs.count(), 10);
-    })
-    .await;
+    }
 }
 
 /// Another sender's scheme, with the key in a header.
 #[tokio::test]
 async fn any_signature_can_be_checked() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         let sender = Webhook::signed(|parts, body| {
             let expected = hex_mac(&String::from_utf8_lossy(body));
             parts.headers.get("x-signature").is_some_and(|signature| *signature == *expected)
@@ -499,8 +481,7 @@ async fn any_signature_can_be_checked() {
         for replayed in [false, true] {
             assert_eq!(is_replay(&api.send(signed.clone()).await), replayed);
         }
-    })
-    .await;
+    }
 }
 
 fn switched_off(site: &Site) -> Http {
@@ -511,7 +492,7 @@ fn switched_off(site: &Site) -> Http {
 /// The switch is for idempotency. A signature says who the sender is.
 #[tokio::test]
 async fn a_signature_is_checked_where_idempotency_is_switched_off() {
-    everywhere(async |site| {
+    for site in everywhere().await {
         // The size of a body refuses nothing then.
         let api = site.paying(stripe(switched_off(&site)).max_body_bytes(8)).await;
         problem(&api.send(forged("evt_1")).await, 401, "SignatureInvalid");
@@ -520,6 +501,5 @@ async fn a_signature_is_checked_where_idempotency_is_switched_off() {
             assert_eq!((answer.status().as_u16(), is_replay(&answer)), (201, false));
         }
         assert_eq!(site.link.wire.requests(), [""; 0]);
-    })
-    .await;
+    }
 }
