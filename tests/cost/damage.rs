@@ -10,15 +10,10 @@ use dynamodb_idempotency::{ErrorKind, Idempotency, RunError};
 use crate::bodies::Kind;
 use crate::sizes::KIB;
 use crate::support::raw::{Item, n, s, text, with};
-use crate::support::{Link, Runs, Store, kind};
+use crate::support::{Charging, Link, Runs, Store, kind};
 
 async fn run(idempotency: &Idempotency, runs: &Runs) -> Result<String, RunError<Infallible>> {
-    let operation = idempotency
-        .operation("charge")
-        .policy(|p| p.compression(Compression::Off))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let operation = idempotency.charging_by(|p| p.compression(Compression::Off));
     operation
         .run(async |_| {
             runs.add();

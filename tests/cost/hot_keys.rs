@@ -7,7 +7,7 @@ use dynamodb_idempotency::policy::InProgress;
 use futures::future::join_all;
 
 use crate::support::{
-    Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, replayed,
+    Charging, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, replayed,
 };
 
 /// A unit each.
@@ -25,11 +25,10 @@ async fn a_storm_on_a_running_key_is_one_request_and_one_unit_a_caller() {
     let (owner, gate) = (store.idempotency(), Gate::default());
     let processes = store.builder(&link).build().unwrap();
     link.wire.measure();
-    let running = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
+    let running = charge_held(owner.charging(), &runs, &gate);
     let (first, ()) = tokio::join!(running, async {
         gate.reached().await;
-        let callers =
-            (0..100).map(|_| charge(processes.operation("charge").key("k").no_payload(), &runs));
+        let callers = (0..100).map(|_| charge(processes.charging(), &runs));
         assert!(join_all(callers).await.into_iter().all(is_in_progress));
         gate.open();
     });
@@ -44,7 +43,7 @@ async fn a_storm_that_waits_is_a_write_and_its_looks_a_caller() {
     let (owner, gate) = (store.idempotency(), Gate::default());
     let processes = store.builder(&link).build().unwrap();
     link.wire.measure();
-    let running = charge_held(owner.operation("charge").key("k").no_payload(), &runs, &gate);
+    let running = charge_held(owner.charging(), &runs, &gate);
     let (first, waited) = tokio::join!(running, async {
         gate.reached().await;
         // Some caller's second look is answered, and so has left, when the gate opens.
@@ -53,12 +52,7 @@ async fn a_storm_that_waits_is_a_write_and_its_looks_a_caller() {
             link.wire.next("GetItem", crate::support::Act::Deliver);
         }
         link.wire.next("GetItem", crate::support::Act::HoldResponse(second.clone()));
-        let callers = (0..CALLERS).map(|_| {
-            charge(
-                processes.operation("charge").policy(waiting).unwrap().key("k").no_payload(),
-                &runs,
-            )
-        });
+        let callers = (0..CALLERS).map(|_| charge(processes.charging_by(waiting), &runs));
         let (waited, ()) = tokio::join!(join_all(callers), async {
             second.reached().await;
             gate.open();

@@ -13,7 +13,7 @@ use crate::bodies::Kind;
 use crate::sizes::{KIB, parts_of};
 use crate::support::effects::count;
 use crate::support::raw::{self, Item, number, status, text};
-use crate::support::{Act, Gate, Link, Runs, Store, kind};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, kind};
 
 /// What takes three parts.
 const LENGTH: usize = 90 * KIB;
@@ -38,12 +38,7 @@ async fn run(idempotency: &Idempotency, runs: &Runs) -> Ran {
 }
 
 async fn run_for(idempotency: &Idempotency, runs: &Runs, length: usize) -> Ran {
-    let operation = idempotency
-        .operation("charge")
-        .policy(|p| p.compression(Compression::Off))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let operation = idempotency.charging_by(|p| p.compression(Compression::Off));
     operation.run_with_outcome(async |_| Ok(answer(runs.add(), length))).await
 }
 
@@ -204,16 +199,12 @@ async fn committed(
     acquire: FirstRequest,
 ) -> Outcome<String> {
     let idempotency = store.over(link);
-    let outcome = idempotency
-        .operation("charge")
-        .policy(|policy| policy.first_request(acquire))
-        .unwrap()
-        .key("k")
-        .no_payload()
-        .run_with_outcome(async |execution| {
+    let outcome = idempotency.charging_by(|policy| policy.first_request(acquire)).run_with_outcome(
+        async |execution| {
             execution.commit(&answer(1, length), [count(store.table(), "effect")]).await?;
             Ok::<_, Error>(answer(1, length))
-        });
+        },
+    );
     outcome.await.unwrap()
 }
 
@@ -280,8 +271,7 @@ async fn a_committed_answer_that_fits_no_record_is_an_error_before_anything_is_w
         error.kind() == ErrorKind::InvalidTransaction
     };
     let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
-    let done = idempotency.operation("charge").key("k").no_payload().run(async |execution| {
+    let done = store.over(&link).charging().run(async |execution| {
         link.wire.forget();
         let large = answer(1, TOO_LARGE);
         let large = execution.commit(&large, [count(store.table(), "effect")]).await;
@@ -305,7 +295,7 @@ async fn a_hooks_answer_and_a_failure_may_be_large() {
     store.put(raw::abandoned("charge#k")).await;
     let found = answer(7, LENGTH);
     for expected in [Outcome::Reconciled(found.clone()), Outcome::Replayed(found.clone())] {
-        let operation = idempotency.operation("charge").key("k").no_payload();
+        let operation = idempotency.charging();
         let operation = operation
             .reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed(found.clone())));
         let outcome =

@@ -9,7 +9,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::bodies::Kind;
 use crate::support::raw::{Item, status};
-use crate::support::{Gate, Link, Runs, Store, kind};
+use crate::support::{Charging, Gate, Link, Runs, Store, kind};
 
 pub(crate) const KIB: usize = 1024;
 
@@ -203,7 +203,7 @@ async fn run(
     runs: &Runs,
     length: usize,
 ) -> Result<String, dynamodb_idempotency::RunError<String>> {
-    let operation = idempotency.operation("charge").policy(policy).unwrap().key("k").no_payload();
+    let operation = idempotency.charging_by(policy);
     operation
         .run(async |_| {
             runs.add();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dynamodb_idempotency::policy::Lease;
 use dynamodb_idempotency::{Policy, RunError};
 
-use crate::support::{Link, Runs, Store, charge, is_in_progress};
+use crate::support::{Charging, Link, Runs, Store, charge, is_in_progress};
 
 /// The write units of an operation with some steps of 1 KB, whose names have 8 bytes.
 struct Cost {
@@ -21,12 +21,11 @@ struct Cost {
 async fn cost(steps: u32) -> Cost {
     let (store, link, beside) = (Store::open().await, Link::default(), Link::default());
     let renewed = |policy: Policy| policy.lease(Lease::Renewed(Duration::from_secs(30)));
-    let owner = store.by(&link, renewed);
     let rival = store.over(&beside);
     link.wire.measure();
     beside.wire.measure();
     let (mut renewal, mut repeat) = (0.0, 0.0);
-    let running = owner.operation("charge").key("k").no_payload().run(async |execution| {
+    let running = store.by(&link, renewed).charging().run(async |execution| {
         for number in 0..steps {
             let work = async { Ok::<_, &str>(format!("{number:x<1022}")) };
             execution.step(&format!("step-{number:03}"), work).await?;
@@ -36,7 +35,7 @@ async fn cost(steps: u32) -> Cost {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         renewal = link.wire.units().1 - before;
-        let call = rival.operation("charge").key("k").no_payload();
+        let call = rival.charging();
         assert!(is_in_progress(charge(call, &Runs::default()).await));
         repeat = beside.wire.units().1;
         Ok::<_, RunError<&str>>(())
@@ -62,8 +61,7 @@ async fn a_takeover_reads_each_item_once_and_eventually_consistent() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     let run = async |fails: bool| {
-        let operation = idempotency.operation("charge").key("k").no_payload();
-        let running = operation.run(async |execution| {
+        let running = idempotency.charging().run(async |execution| {
             for number in 0..100 {
                 let work = async { Ok::<_, &str>(format!("{number:x<1022}")) };
                 execution.step(&format!("step-{number:03}"), work).await?;
@@ -85,10 +83,8 @@ async fn a_takeover_reads_each_item_once_and_eventually_consistent() {
 #[tokio::test]
 async fn small_steps_have_no_items() {
     let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
     link.wire.measure();
-    let operation = idempotency.operation("charge").key("k").no_payload();
-    let running = operation.run(async |execution| {
+    let running = store.over(&link).charging().run(async |execution| {
         for number in 0..10 {
             let work = async { Ok::<_, &str>(format!("{number:x<50}")) };
             execution.step(&format!("step-{number:03}"), work).await?;

@@ -6,7 +6,7 @@ use dynamodb_idempotency::policy::{Failure, FirstRequest};
 use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Policy};
 
 use crate::support::raw::{self, n, with};
-use crate::support::{Act, Link, Runs, Store, charge, executed, kind, replayed};
+use crate::support::{Act, Charging, Link, Runs, Store, charge, executed, kind, replayed};
 
 const READ_FIRST: FirstRequest = FirstRequest::Read;
 const CONSISTENT: FirstRequest = FirstRequest::ConsistentRead;
@@ -16,7 +16,7 @@ fn by(acquire: FirstRequest) -> impl Fn(Policy) -> Policy + Clone {
 }
 
 fn on(idempotency: &Idempotency, acquire: FirstRequest) -> Call {
-    idempotency.operation("charge").policy(by(acquire)).unwrap().key("k").no_payload()
+    idempotency.charging_by(by(acquire))
 }
 
 #[tokio::test]
@@ -53,9 +53,8 @@ async fn an_eventually_consistent_read_answers_only_with_a_completed_operation()
     ] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record.clone()).await;
-        let idempotency = store.over(&link);
         let replays = |policy: Policy| policy.first_request(READ_FIRST).failure(Failure::Replay);
-        let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
+        let operation = store.over(&link).operation("charge").policy(replays).unwrap().key("k");
         let operation =
             if payload.is_empty() { operation.no_payload() } else { operation.payload(payload) };
         // Whatever it comes to, the write has its say.
@@ -80,9 +79,8 @@ async fn a_consistent_read_answers_whatever_it_finds() {
     for (record, payload, fits) in cases {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         store.put(record).await;
-        let idempotency = store.over(&link);
         let replays = |policy: Policy| policy.first_request(CONSISTENT).failure(Failure::Replay);
-        let operation = idempotency.operation("charge").policy(replays).unwrap().key("k");
+        let operation = store.over(&link).operation("charge").policy(replays).unwrap().key("k");
         let operation =
             if payload.is_empty() { operation.no_payload() } else { operation.payload(payload) };
         assert!(fits(kind(charge(operation, &runs).await)));
@@ -111,12 +109,9 @@ fn with_cache(store: &Store, link: &Link) -> Idempotency {
 async fn a_process_that_keeps_answers_sends_nothing_for_a_repeat() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let (writer, reader) = (with_cache(&store, &Link::default()), with_cache(&store, &link));
-    assert_eq!(
-        charge(writer.operation("charge").key("k").no_payload(), &runs).await.unwrap(),
-        executed(1, 1)
-    );
+    assert_eq!(charge(writer.charging(), &runs).await.unwrap(), executed(1, 1));
     for _ in 0..3 {
-        let repeat = charge(reader.operation("charge").key("k").no_payload(), &runs).await.unwrap();
+        let repeat = charge(reader.charging(), &runs).await.unwrap();
         assert_eq!(repeat, replayed(1, 1));
     }
     assert_eq!(link.wire.requests(), ["PutItem"], "by whom it was replayed");
@@ -134,7 +129,7 @@ async fn a_process_that_keeps_answers_sends_nothing_for_a_repeat() {
 async fn what_is_kept_answers_no_other_request_and_not_past_its_retention() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = with_cache(&store, &link);
-    let operation = || idempotency.operation("charge").key("k").no_payload();
+    let operation = || idempotency.charging();
     charge(operation(), &runs).await.unwrap();
     let another = idempotency.operation("charge").key("k").payload("another");
     assert_eq!(kind(charge(another, &runs).await), ErrorKind::Mismatch);
@@ -147,12 +142,7 @@ async fn an_answer_that_could_not_be_stored_is_not_kept() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = with_cache(&store, &Link::default());
     let run = async || {
-        let operation = idempotency
-            .operation("charge")
-            .policy(|policy| policy.max_answer_bytes(1024))
-            .unwrap()
-            .key("k")
-            .no_payload();
+        let operation = idempotency.charging_by(|policy| policy.max_answer_bytes(1024));
         operation
             .run(async |_| {
                 runs.add();

@@ -10,7 +10,7 @@ use dynamodb_idempotency::{Idempotency, Outcome, Policy, Reconciled, RunError};
 use crate::bodies::Kind;
 use crate::sizes::{KIB, parts_of};
 use crate::support::raw::{self, status};
-use crate::support::{Act, Gate, Link, Runs, Store};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store};
 
 /// What takes three parts, and fits into a record too.
 const LENGTH: usize = 90 * KIB;
@@ -30,12 +30,7 @@ async fn run(
     runs: &Runs,
     length: usize,
 ) -> Result<Outcome<String>, RunError<Infallible>> {
-    let operation = idempotency
-        .operation("charge")
-        .policy(|p| p.compression(Compression::Off))
-        .unwrap()
-        .key("k")
-        .no_payload();
+    let operation = idempotency.charging_by(|p| p.compression(Compression::Off));
     let handler = async |_| {
         runs.add();
         Ok(answer(length))
@@ -72,8 +67,7 @@ async fn a_hooks_answer_goes_into_its_record() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     store.put(raw::abandoned("charge#k")).await;
     link.wire.parts(DENIED);
-    let idempotency = store.over(&link);
-    let operation = idempotency.operation("charge").key("k").no_payload();
+    let operation = store.over(&link).charging();
     let operation =
         operation.reconcile(async |_| Ok::<_, Infallible>(Reconciled::Completed(answer(LENGTH))));
     let outcome =

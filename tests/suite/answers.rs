@@ -160,8 +160,7 @@ async fn a_denied_completion_does_not_cost_the_answer() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         link.wire.next("PutItem", Act::Deliver);
         link.wire.next("PutItem", Act::Answer(400, code));
-        let idempotency = store.over(&link);
-        let operation = idempotency.charging();
+        let operation = store.over(&link).charging();
         let outcome = operation.run_with_outcome(async |_| Ok::<_, String>(runs.add())).await;
         assert_eq!(outcome.unwrap(), Outcome::Executed(1));
         let record = store.record("charge#k").await;
@@ -174,9 +173,7 @@ async fn an_answer_of_another_type_is_unreadable_and_stays() {
     let (store, runs) = (Store::open().await, Runs::default());
     let record = raw::completed("charge#k", "\"text\"");
     store.put(record.clone()).await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.charging();
-    let result = operation.run(async |_| Ok::<u32, String>(runs.add())).await;
+    let result = store.idempotency().charging().run(async |_| Ok::<u32, String>(runs.add())).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::AnswerUnreadable, 0));
     assert_eq!(store.record("charge#k").await, record);
 }

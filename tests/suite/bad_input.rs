@@ -189,8 +189,7 @@ async fn a_record_of_a_newer_version_is_left_to_that_version() {
 async fn a_newer_record_is_met_by_a_further_try() {
     let store = Store::open().await;
     store.put(with(raw::completed("charge#k", "1"), "format", n(2))).await;
-    let idempotency = store.idempotency();
-    let ran = charge(idempotency.charging(), &Runs::default()).await;
+    let ran = charge(store.idempotency().charging(), &Runs::default()).await;
     let Err(RunError::Idempotency(error)) = ran else { panic!("{ran:?}") };
     assert!(error.is_retryable() && !error.is_outcome_unknown(), "{error:?}");
 }

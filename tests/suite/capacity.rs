@@ -4,7 +4,7 @@
 use dynamodb_idempotency::{Error, Idempotency, Transaction};
 
 use crate::support::effects::{count, put, row};
-use crate::support::{Link, Store, in_record};
+use crate::support::{Charging, Link, Store, in_record};
 
 const KIB: usize = 1024;
 
@@ -20,8 +20,7 @@ async fn separately(
     answer: &str,
     kib: usize,
 ) {
-    let operation = idempotency.operation("o").key("separately").no_payload();
-    let done = operation.run(async |_| {
+    let done = idempotency.operation("o").key("separately").no_payload().run(async |_| {
         let item = effect(store.table(), "effect 1", kib).put.expect("a put").item;
         let put = store.client(link).put_item().table_name(store.table());
         put.set_item(Some(item)).send().await.expect("the store is there");
@@ -80,10 +79,9 @@ async fn a_repeat_writes_nothing() {
     let idempotency = store.over(&link);
     let item = count(store.table(), "effect");
     for _ in 0..2 {
-        let done =
-            idempotency.operation("o").key("k").no_payload().run_transaction(async || {
-                Ok::<_, Error>(Transaction::new(1).items([item.clone()]))
-            });
+        let done = idempotency
+            .calling("o")
+            .run_transaction(async || Ok::<_, Error>(Transaction::new(1).items([item.clone()])));
         assert_eq!(done.await.unwrap(), 1);
         link.wire.measure();
     }

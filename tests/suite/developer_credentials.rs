@@ -11,15 +11,14 @@ use dynamodb_idempotency::Idempotency;
 use tokio::process::Command;
 
 use crate::support::gate::patiently;
-use crate::support::{Runs, Store, charge};
+use crate::support::{Charging, Runs, Store, charge};
 
 /// Calls with the credentials of its environment, and prints the result.
 #[tokio::test]
 #[ignore = "the process that the other tests start"]
 async fn a_developers_program() {
     let idempotency = Idempotency::from_env().await.expect("a table is named");
-    let charged =
-        charge(idempotency.operation("developer").key("k").no_payload(), &Runs::default()).await;
+    let charged = charge(idempotency.calling("developer"), &Runs::default()).await;
     println!("RESULT {charged:?}");
 }
 

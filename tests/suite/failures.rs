@@ -47,8 +47,7 @@ async fn a_released_record_outlives_every_late_request_and_its_lease() {
     for (lease, least) in [(hour / 60, hour), (3 * hour, 3 * hour)] {
         for retention in [Duration::from_secs(10), 24 * hour] {
             let (store, runs) = (Store::open().await, Runs::default());
-            let idempotency = store.idempotency();
-            let operation = idempotency.charging_by(|policy| {
+            let operation = store.idempotency().charging_by(|policy| {
                 let policy = policy.lease(Lease::Fixed(lease)).retention(retention);
                 policy.completion_timeout(Duration::from_secs(1))
             });
@@ -149,8 +148,7 @@ impl serde::Serialize for Unwritable {
 #[tokio::test]
 async fn an_error_whose_serialization_panics_is_kept_without_itself() {
     let store = Store::open().await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.charging().replay_errors::<Unwritable>();
+    let operation = store.idempotency().charging().replay_errors::<Unwritable>();
     let failed = operation.run(async |_| Err::<u32, _>(Unwritable)).await;
     assert!(matches!(failed, Err(RunError::Handler(Unwritable))), "{failed:?}");
     let record = store.record("charge#k").await;
@@ -200,8 +198,7 @@ async fn an_error_too_large_to_keep_is_kept_without_itself() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.by(&Link::default(), in_record);
     let run = async || {
-        let operation = idempotency.charging().replay_errors::<String>();
-        let failing = operation.run(async |_| {
+        let failing = idempotency.charging().replay_errors::<String>().run(async |_| {
             runs.add();
             Err::<(), _>("x".repeat(400 * 1024))
         });
@@ -327,7 +324,7 @@ async fn an_error_of_the_handlers_that_is_the_crates_own_type_stays_the_handlers
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     charge(idempotency.operation("inner").key("k").payload("one"), &runs).await.unwrap();
-    let outer = idempotency.operation("outer").key("k").no_payload();
+    let outer = idempotency.calling("outer");
     let result = outer.run(async |_| {
         let inner = idempotency.operation("inner").key("k").payload("two");
         let error = charge(inner, &runs).await.unwrap_err();

@@ -60,8 +60,7 @@ async fn a_tenant_without_a_name_is_refused() {
 #[tokio::test]
 async fn the_record_is_found_under_scope_and_key() {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").segment("tenant #1/é%").segment("v2");
+    let operation = store.idempotency().operation("charge").segment("tenant #1/é%").segment("v2");
     charge(operation.key("order/7#\"x\" é").no_payload(), &runs).await.unwrap();
     let pk = "charge/tenant %231%2Fé%25/v2#order/7#\"x\" é";
     assert_eq!(text(&store.record(pk).await, "pk"), pk);
@@ -91,8 +90,7 @@ async fn an_operation_inside_another_has_a_record_of_its_own() {
     let (store, outer, inner) = (Store::open().await, Runs::default(), Runs::default());
     let idempotency = store.idempotency();
     for _ in 0..2 {
-        let operation = idempotency.operation("order").key("k").no_payload();
-        let answer = operation.run(async |execution| {
+        let answer = idempotency.calling("order").run(async |execution| {
             let charged = charge(idempotency.charging(), &inner).await;
             outer.add();
             assert_eq!(execution.attempt(), outer.count());

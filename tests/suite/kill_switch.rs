@@ -118,8 +118,7 @@ async fn a_deadline_that_is_over_refuses_nothing() {
 async fn derived_keys_stay_the_same() {
     let store = Store::open().await;
     let derived = async |idempotency: &Idempotency| {
-        let operation = idempotency.charging();
-        let key = operation.run(async |execution| {
+        let key = idempotency.charging().run(async |execution| {
             execution.discard();
             Ok::<_, Infallible>(execution.derive_key("card").uuid())
         });
@@ -161,8 +160,7 @@ async fn commits_write_the_effect_each_time_and_no_record() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
     for _ in 0..2 {
-        let operation = idempotency.charging();
-        let run = operation.run_with_outcome(async |execution| {
+        let run = idempotency.charging().run_with_outcome(async |execution| {
             execution.commit("done", [count(store.table(), "effect")]).await?;
             Ok::<_, Error>("done".to_owned())
         });
@@ -233,8 +231,7 @@ async fn a_transaction_is_written_each_time_without_its_record() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = off(&store, &link);
     for _ in 0..2 {
-        let operation = idempotency.charging();
-        let run = operation.run_transaction_with_outcome(async || {
+        let run = idempotency.charging().run_transaction_with_outcome(async || {
             Ok::<_, Infallible>(Transaction::new(7).items([count(store.table(), "effect")]))
         });
         assert_eq!(run.await.unwrap(), Outcome::Unprotected(7));

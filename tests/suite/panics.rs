@@ -66,9 +66,8 @@ async fn a_handler_that_panics_has_failed() {
 async fn a_hook_that_panics_changes_nothing() {
     let (store, link) = (Store::open().await, Link::default());
     store.put(raw::abandoned("charge#k")).await;
-    let idempotency = store.over(&link);
     let hook = async |_| -> Result<Reconciled<u32, String>, String> { panic!("user code") };
-    let operation = idempotency.charging().reconcile(hook);
+    let operation = store.over(&link).charging().reconcile(hook);
     panics(operation.run(async |_| Ok::<u32, String>(1))).await;
     assert_eq!(store.record("charge#k").await, raw::abandoned("charge#k"));
 }
@@ -93,8 +92,7 @@ async fn an_error_whose_serialization_panics_is_kept_without_its_text() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
     let run = || {
-        let operation = idempotency.charging().replay_errors::<Unwritable>();
-        operation.run(async |_| {
+        idempotency.charging().replay_errors::<Unwritable>().run(async |_| {
             runs.add();
             Err::<(), _>(Unwritable)
         })
@@ -110,8 +108,7 @@ async fn a_hooks_answer_whose_serialization_panics_completes_the_operation() {
     let idempotency = store.idempotency();
     let run = || {
         let hook = async |_| Ok::<_, String>(Reconciled::Completed(Unwritable));
-        let operation = idempotency.charging().reconcile(hook);
-        operation.run(async |_| {
+        idempotency.charging().reconcile(hook).run(async |_| {
             runs.add();
             Ok::<_, String>(Unwritable)
         })
@@ -145,8 +142,7 @@ async fn a_step_whose_result_panics_when_it_is_serialized_never_runs_again() {
 #[tokio::test]
 async fn a_commit_whose_answer_panics_when_it_is_serialized_is_not_sent() {
     let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
-    let run = idempotency.charging().run(async |execution| {
+    let run = store.over(&link).charging().run(async |execution| {
         execution.commit(&Unwritable, [count(store.table(), "effect")]).await
     });
     assert!(invalid(&handlers(run.await)).starts_with("the answer cannot be serialized: "));
@@ -168,8 +164,7 @@ async fn a_transaction_whose_answer_panics_when_it_is_serialized_is_not_sent() {
 #[tokio::test]
 async fn a_transaction_whose_closure_panics_writes_nothing() {
     let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
-    let operation = idempotency.charging();
+    let operation = store.over(&link).charging();
     let build = async || -> Result<Transaction<u32>, Infallible> { panic!("user code") };
     panics(operation.run_transaction(build)).await;
     assert_eq!(link.wire.requests(), [""; 0]);
@@ -180,9 +175,8 @@ async fn a_transaction_whose_closure_panics_writes_nothing() {
 async fn a_transaction_whose_on_condition_failed_panics_is_not_applied_later() {
     let (store, link) = (Store::open().await, Link::without_retries());
     store.deposit("alice", 1).await;
-    let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::LoseRequest);
-    let operation = idempotency.charging();
+    let operation = store.over(&link).charging();
     let items = [count(store.table(), "effect"), debit(store.table(), "alice", 5)];
     let transaction = Transaction::new(1).items(items);
     let transaction = transaction.on_condition_failed(|_| panic!("user code"));
@@ -235,10 +229,7 @@ async fn an_answer_whose_codec_panics_completes_its_operation() {
     ] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = store.builder(&link).answer_codec(broken).build().unwrap();
-        let run = || {
-            let operation = idempotency.charging();
-            operation.run(async |_| Ok::<_, String>(runs.add()))
-        };
+        let run = || idempotency.charging().run(async |_| Ok::<_, String>(runs.add()));
         assert_eq!(run().await.unwrap(), 1);
         assert_eq!((kind(run().await), runs.count()), (ErrorKind::AnswerUnavailable, 1));
     }

@@ -10,7 +10,7 @@ use dynamodb_idempotency::{
 };
 
 use crate::support::raw::{self, s, with};
-use crate::support::{Act, Gate, Link, Store};
+use crate::support::{Act, Charging, Gate, Link, Store};
 
 const DENIED: Act = Act::Answer(400, "AccessDeniedException");
 
@@ -38,8 +38,7 @@ async fn a_right_deployment_is_all_ok() {
         TableSchema::default().composite_key("PK", "IDEMPOTENCY", "SK").ttl_attribute("ttl"),
     ] {
         let (store, link) = (Store::with_schema(schema).await, Link::default());
-        let idempotency = store.over(&link);
-        let findings = idempotency.preflight(["payments", "transfers"]).await.unwrap();
+        let findings = store.over(&link).preflight(["payments", "transfers"]).await.unwrap();
         let subjects: Vec<&str> = findings.iter().map(|finding| finding.subject.as_str()).collect();
         assert_eq!(subjects, ["records of payments", "records of transfers"]);
         assert!(findings.iter().all(|finding| finding.severity == Severity::Ok), "{findings:?}");
@@ -151,8 +150,7 @@ async fn a_missing_table_is_reported_once() {
 #[tokio::test]
 async fn a_table_that_a_transaction_does_not_find_is_reported_with_its_place() {
     let store = Store::without_table(TableSchema::default()).await;
-    let idempotency = store.idempotency();
-    let order = idempotency.operation("orders").key("k").no_payload();
+    let order = store.idempotency().calling("orders");
     let build = async || Ok::<_, std::io::Error>(Transaction::new(1));
     let error = order.run_transaction(build).await.unwrap_err().to_string();
     let place = format!("region (us-east-1, {})", store.endpoint());

@@ -148,8 +148,7 @@ async fn an_operation_that_is_to_run_is_taken_over_with_its_steps() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let steps = raw::map("reserve", s("7"));
     store.put(with(raw::abandoned("charge#k"), "steps", steps)).await;
-    let idempotency = store.over(&link);
-    let operation = idempotency.charging();
+    let operation = store.over(&link).charging();
     let outcome = operation
         .reconcile(|_| async {
             runs.add();
@@ -400,8 +399,7 @@ async fn an_answer_that_cannot_be_stored_is_given_once_and_completes_the_operati
 #[tokio::test]
 async fn a_clone_of_an_operation_is_the_same_operation() {
     let (store, asked) = (abandoned().await, Asked::default());
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("charge").key("k").payload(&1200);
+    let operation = store.idempotency().operation("charge").key("k").payload(&1200);
     let operation = operation.replay_errors::<Declined>().reconcile(async |_| {
         asked.hook.add();
         Ok(Reconciled::<String, _>::Failed(Declined { run: 3 }))

@@ -12,8 +12,8 @@ use dynamodb_idempotency::{
 use crate::support::effects::count;
 use crate::support::raw::{number, status};
 use crate::support::{
-    Act, Gate, Link, Runs, Store, charge, charge_held, commit_kind, crates, decline, executed,
-    handlers, is_in_progress, kind, raw, replayed,
+    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, commit_kind, crates, decline,
+    executed, handlers, is_in_progress, kind, raw, replayed,
 };
 
 fn releasing(idempotency: &Idempotency) -> Call {
@@ -128,7 +128,7 @@ async fn an_answer_that_another_policy_has_stored_is_replayed() {
             let (store, runs) = (Store::open().await, Runs::default());
             let builder = store.builder(&Link::default()).local_cache(cache);
             let idempotency = builder.policy(|policy| policy.first_request(first)).build().unwrap();
-            charge(idempotency.operation("report").key("k").no_payload(), &runs).await.unwrap();
+            charge(idempotency.calling("report"), &runs).await.unwrap();
             for _ in 0..2 {
                 let repeat = charge(releasing(&idempotency), &runs).await;
                 assert_eq!(repeat.unwrap(), replayed(1, 1), "{first:?} {cache}");
@@ -142,7 +142,7 @@ async fn an_answer_that_another_policy_has_stored_is_replayed() {
 async fn a_success_removes_the_steps_of_another_policy() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let stepping = idempotency.operation("report").key("k").no_payload().run(async |execution| {
+    let stepping = idempotency.calling("report").run(async |execution| {
         execution.step("one", async { Ok::<_, Infallible>(1) }).await.unwrap();
         Err::<(), _>("it fails")
     });

@@ -100,11 +100,11 @@ async fn a_blocked_key_is_a_mismatch_under_every_policy() {
 #[tokio::test]
 async fn a_forced_block_does_not_replace_an_attempt_that_has_started_since() {
     let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
-    let idempotency = store.over(&link);
     let (scope, day) = (Scope::new("charge"), Duration::from_secs(86_400));
     store.put(raw::abandoned("charge#k")).await;
     let taken_over = with(raw::pending("charge#k"), "owner", s(raw::ANOTHER));
     link.wire.next("PutItem", Act::HoldResponse(gate.clone()));
+    let idempotency = store.over(&link);
     let admin = idempotency.admin();
     let block = admin.force_block(&scope, "k", KeyForm::Verbatim, day);
     let (blocked, ()) = tokio::join!(block, async {
@@ -121,13 +121,13 @@ async fn a_forced_block_does_not_replace_an_attempt_that_has_started_since() {
 async fn a_forced_block_whose_response_is_lost_has_replaced_the_record() {
     let (store, runs) = (Store::open().await, Runs::default());
     let link = Link::default();
-    let idempotency = store.over(&link);
     let (scope, day) = (Scope::new("charge"), Duration::from_secs(86_400));
     let steps = with(raw::failed("charge#k"), "steps", map("reserve", s("1")));
     store.put(steps).await;
     for act in [Act::Deliver, Act::LoseResponse] {
         link.wire.next("PutItem", act);
     }
+    let idempotency = store.over(&link);
     let admin = idempotency.admin();
     let blocked = admin.force_block(&scope, "k", KeyForm::Verbatim, day).await.unwrap();
     assert!(matches!(blocked, Blocked::Replaced(_)), "{blocked:?}");

@@ -24,8 +24,7 @@ async fn replay_takes_one() {
 async fn mismatch_takes_one() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::completed("charge#k", "\"stored\"")).await;
-    let idempotency = store.over(&link);
-    let another = idempotency.operation("charge").key("k").payload("another");
+    let another = store.over(&link).operation("charge").key("k").payload("another");
     assert_eq!(kind(charge(another, &runs).await), ErrorKind::Mismatch);
     assert_eq!(link.wire.requests(), ["PutItem"]);
 }

@@ -80,8 +80,7 @@ async fn finished_steps_and_a_kept_error_are_met_as_on_a_real_table() {
     let sandbox = Sandbox::start().await.unwrap();
     let (idempotency, runs) = (sandbox.idempotency(), Runs::default());
     let order = async || {
-        let operation =
-            idempotency.operation("order").key("k").no_payload().replay_errors::<String>();
+        let operation = idempotency.calling("order").replay_errors::<String>();
         let ran = operation.run(async |execution| {
             for name in ["reserve", "charge"] {
                 let step = execution.step(name, async { Ok::<_, String>(runs.add()) }).await;

@@ -110,8 +110,7 @@ async fn of_a_commit_and_a_transaction_it_is_that_of_the_record() {
 async fn of_a_commit_whose_future_was_dropped_it_is_that_of_the_record() {
     let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
     link.wire.next("TransactWriteItems", Act::HoldResponse(gate.clone()));
-    let idempotency = store.over(&link);
-    let answered = idempotency.charging().run_with_expiry(async |execution| {
+    let answered = store.over(&link).charging().run_with_expiry(async |execution| {
         tokio::select! {
             biased;
             committed = execution.commit("paid", [count(store.table(), "effect")]) => {
@@ -131,8 +130,7 @@ async fn of_a_hooks_answer_it_is_that_of_the_record() {
         for commits in [false, true] {
             let (store, link) = (Store::open().await, Link::without_retries());
             store.put(raw::abandoned("charge#k")).await;
-            let idempotency = store.over(&link);
-            let call = idempotency.charging();
+            let call = store.over(&link).charging();
             let call = call.reconcile(async |_| {
                 let answer = "paid".to_owned();
                 let write = if commits { "TransactWriteItems" } else { "PutItem" };

@@ -72,8 +72,7 @@ async fn a_composite_key_and_other_names_hold_the_same_record() {
     let (store, runs) = (Store::with_schema(renamed()).await, Runs::default());
     assert_eq!(keys(&described(&store).await), [("PK", KeyType::Hash), ("SK", KeyType::Range)]);
     assert_eq!(ttl(&store).await.as_deref(), Some("ttl.until"));
-    let idempotency = store.idempotency();
-    charge(idempotency.charging(), &runs).await.unwrap();
+    charge(store.idempotency().charging(), &runs).await.unwrap();
     let record = store.item_at(renamed_key("charge#k")).await.unwrap();
     let mut names: Vec<&str> = record.keys().map(String::as_str).collect();
     names.sort_unstable();

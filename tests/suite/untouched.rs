@@ -10,8 +10,7 @@ use crate::support::{Charging, Runs, Store, charge, is_in_progress, kind};
 async fn refused(record: Item, policy: impl Fn(Policy) -> Policy) -> ErrorKind {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(record.clone()).await;
-    let idempotency = store.idempotency();
-    let result = charge(idempotency.charging_by(policy), &runs).await;
+    let result = charge(store.idempotency().charging_by(policy), &runs).await;
     assert_eq!(store.record("charge#k").await, record);
     assert_eq!(runs.count(), 0);
     kind(result)
@@ -42,8 +41,7 @@ async fn by_a_replay() {
     let (store, runs) = (Store::open().await, Runs::default());
     let record = raw::completed("charge#k", "\"stored\"");
     store.put(record.clone()).await;
-    let idempotency = store.idempotency();
-    let replay = charge(idempotency.charging(), &runs).await.unwrap();
+    let replay = charge(store.idempotency().charging(), &runs).await.unwrap();
     assert_eq!((replay.into_inner().as_str(), runs.count()), ("stored", 0));
     assert_eq!(store.record("charge#k").await, record);
 }
@@ -53,8 +51,7 @@ async fn attributes_that_this_version_does_not_know_survive_a_takeover() {
     let (store, runs) = (Store::open().await, Runs::default());
     let later_versions = with(raw::abandoned("charge#k"), "steps", raw::answer("a", "b"));
     store.put(later_versions).await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.charging();
+    let operation = store.idempotency().charging();
     operation
         .run(async |_| {
             let record = store.record("charge#k").await;
@@ -73,8 +70,7 @@ async fn retry_after_is_between_one_and_five_seconds() {
         let record = with(raw::pending("charge#k"), "lease_expires_at", raw::n(raw::now() + left));
         let store = Store::open().await;
         store.put(record).await;
-        let idempotency = store.idempotency();
-        let result = charge(idempotency.charging(), &Runs::default()).await;
+        let result = charge(store.idempotency().charging(), &Runs::default()).await;
         let error = result.unwrap_err();
         let retry_after = error.idempotency().unwrap().retry_after().unwrap();
         assert!(seconds.contains(&retry_after.as_secs()), "{left} ms: {retry_after:?}");

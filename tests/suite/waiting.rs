@@ -145,8 +145,7 @@ async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
     link.wire.every("GetItem", Act::SERVER_ERROR);
     link.wire.every("UpdateItem", Act::LoseResponse);
     let wait = InProgress::Wait { timeout: Duration::from_secs(7200) };
-    let idempotency = store.by(&link, |policy| policy.in_progress(wait));
-    let call = charge(idempotency.charging(), &runs);
+    let call = charge(store.by(&link, |policy| policy.in_progress(wait)).charging(), &runs);
     let (result, ()) = tokio::join!(call, async {
         look.reached().await;
         link.wire.shift_date(3600);

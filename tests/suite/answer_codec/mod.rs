@@ -172,8 +172,7 @@ fn bytes(record: &Item) -> Vec<u8> {
 }
 
 async fn step(idempotency: &Idempotency, name: &str, runs: &Runs) -> Result<String, String> {
-    let operation = idempotency.charging();
-    let ran = operation.run(async |execution| {
+    let ran = idempotency.charging().run(async |execution| {
         let work = async {
             runs.add();
             Ok::<_, String>(SECRET.to_owned())

@@ -71,8 +71,7 @@ async fn a_plain_step_is_read_unless_that_is_refused() {
         let builder = masking(&store, &mask);
         let builder = if accepts { builder } else { builder.reject_plain_answers() };
         let idempotency = builder.build().unwrap();
-        let operation = idempotency.charging();
-        let step = operation.run(async |execution| {
+        let step = idempotency.charging().run(async |execution| {
             let work = async { Ok::<_, String>(format!("{}", runs.add())) };
             execution.step("charge", work).await
         });

@@ -76,8 +76,7 @@ async fn a_hook_gets_the_steps_decoded() {
     let abandoned = with(raw::abandoned("charge#k"), "steps", failed["steps"].clone());
     store.put(abandoned).await;
     let idempotency = strict(&store, &mask);
-    let operation = idempotency.charging();
-    let judged = operation.reconcile(async |abandoned| {
+    let judged = idempotency.charging().reconcile(async |abandoned| {
         let step: Option<String> = abandoned.step("charge").map_err(|error| error.to_string())?;
         Ok::<_, String>(Reconciled::Completed(step.expect("it is done")))
     });

@@ -77,14 +77,12 @@ async fn what_cannot_be_encoded_is_not_committed() {
         let (store, mask) = (Store::open().await, Mask::default());
         let idempotency = masking(&store, &mask).build().unwrap();
         mask.encoding(does);
-        let operation = idempotency.charging();
-        let committed = operation.run(async |execution| {
+        let committed = idempotency.charging().run(async |execution| {
             execution.commit(SECRET, [count(store.table(), "effect")]).await
         });
         let error = handlers(committed.await);
         is_not_encoded(&error);
-        let operation = idempotency.charging();
-        let error = operation.run_transaction(async || {
+        let error = idempotency.charging().run_transaction(async || {
             let items = [count(store.table(), "effect")];
             Ok::<_, String>(Transaction::new(SECRET.to_owned()).items(items))
         });
@@ -102,8 +100,7 @@ async fn a_transaction_that_is_done_is_found_by_a_codec_that_does_not_encode() {
     let idempotency = masking(&store, &mask).build().unwrap();
     for (does, expected) in [(Does::Work, executed()), (Does::Fail, replayed())] {
         mask.encoding(does);
-        let operation = idempotency.charging();
-        let ran = operation.run_transaction_with_outcome(async || {
+        let ran = idempotency.charging().run_transaction_with_outcome(async || {
             let items = [count(store.table(), "effect")];
             Ok::<_, String>(Transaction::new(SECRET.to_owned()).items(items))
         });
@@ -182,10 +179,8 @@ async fn the_limit_of_answers_counts_what_the_codec_adds() {
                 policy.large_answers(large)
             };
             let idempotency = masking(&store, &mask).policy(policy).build().unwrap();
-            let charges = || {
-                let operation = idempotency.charging();
-                operation.run(async |_| Ok::<_, String>("x".repeat(length)))
-            };
+            let charges =
+                || idempotency.charging().run(async |_| Ok::<_, String>("x".repeat(length)));
             assert_eq!(charges().await.unwrap().len(), length);
             let repeat = charges().await;
             if length <= longest {

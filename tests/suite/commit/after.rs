@@ -63,8 +63,7 @@ async fn a_panic_after_the_commit_goes_on_and_the_answer_stands() {
 #[tokio::test]
 async fn a_second_commit_is_an_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
-    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+    let outcome = store.over(&link).charging().run_with_outcome(async |execution| {
         let answer = book_in(&execution, store.table(), &runs).await?;
         let again = book_in(&execution, store.table(), &runs).await;
         assert_eq!(commit_kind(&again), ErrorKind::AlreadyCommitted);
@@ -77,8 +76,7 @@ async fn a_second_commit_is_an_error() {
 #[tokio::test]
 async fn of_two_commits_at_once_one_is_an_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
-    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+    let outcome = store.over(&link).charging().run_with_outcome(async |execution| {
         let clone = execution.clone();
         let (one, other) = tokio::join!(
             book_in(&execution, store.table(), &runs),
@@ -94,9 +92,8 @@ async fn of_two_commits_at_once_one_is_an_error() {
 #[tokio::test]
 async fn a_commit_after_the_handler_has_returned_is_an_error() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
     let mut kept = None;
-    let answer = idempotency.charging().run(async |execution| {
+    let answer = store.over(&link).charging().run(async |execution| {
         kept = Some(execution);
         Ok::<_, Error>("answered".to_owned())
     });

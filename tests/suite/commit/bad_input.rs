@@ -119,11 +119,10 @@ async fn the_own_record_is_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn what_does_not_fit_is_refused_and_the_record_stays_owned() {
     let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.by(&link, in_record);
     let table = store.table();
     let big = |pk: &str| put(table, row(pk, &"x".repeat(380 * 1024)));
     let most = || (0..MAX_TRANSACTION_ITEMS).map(|i| count(table, &format!("row{i}")));
-    let result = idempotency.charging().run(async |execution| {
+    let result = store.by(&link, in_record).charging().run(async |execution| {
         let items: Vec<_> = (0..11).map(|i| big(&format!("row{i}"))).collect();
         let result = execution.commit("paid", items).await;
         let error = invalid(&result.unwrap_err());
@@ -183,9 +182,8 @@ async fn a_missing_table_of_a_transaction_is_among_those_that_are_named() {
 #[tokio::test]
 async fn a_missing_permission_is_reported_at_once() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::Answer(400, "AccessDeniedException"));
-    let result = book(idempotency.charging(), store.table(), &runs).await;
+    let result = book(store.over(&link).charging(), store.table(), &runs).await;
     let error = handlers(result);
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("ConditionCheckItem"), "{error}");

@@ -42,8 +42,7 @@ async fn a_run_with_a_commit_takes_two_round_trips_and_its_repeat_one() {
 #[tokio::test]
 async fn a_commit_without_items_stores_the_answer() {
     let store = Store::open().await;
-    let idempotency = store.idempotency();
-    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+    let outcome = store.idempotency().charging().run_with_outcome(async |execution| {
         execution.commit(&1, []).await?;
         Ok::<_, Error>(2)
     });
@@ -63,8 +62,7 @@ async fn a_lost_response_to_a_commit_applies_it_once() {
         ] {
             let (store, runs) = (Store::open().await, Runs::default());
             link.wire.next("TransactWriteItems", act);
-            let idempotency = store.over(&link);
-            let outcome = book(idempotency.charging(), store.table(), &runs);
+            let outcome = book(store.over(&link).charging(), store.table(), &runs);
             assert_eq!(outcome.await.unwrap(), executed(1, 1));
             assert_eq!(store.counted("effect").await, 1);
             assert_eq!(status(&store.record("charge#k").await), "COMPLETED");
@@ -101,8 +99,7 @@ async fn a_conflict_is_tried_again() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         link.wire.next("TransactWriteItems", Act::Cancel(reasons));
         link.wire.next("TransactWriteItems", Act::Cancel(reasons));
-        let idempotency = store.over(&link);
-        let outcome = book(idempotency.charging(), store.table(), &runs).await;
+        let outcome = book(store.over(&link).charging(), store.table(), &runs).await;
         assert_eq!(outcome.unwrap(), executed(1, 1));
         assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (3, 1));
     }

@@ -46,7 +46,6 @@ async fn an_owner_that_was_taken_over_never_commits_and_gets_the_new_owners_answ
 async fn an_owner_that_lost_its_record_never_commits() {
     for case in ["runs", "failed", "released", "another request", "no record of ours"] {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let idempotency = store.over(&link);
         let theirs = match case {
             "runs" => Some(raw::pending("charge#k")),
             "failed" => Some(raw::failed("charge#k")),
@@ -58,7 +57,7 @@ async fn an_owner_that_lost_its_record_never_commits() {
             )),
             _ => Some(row("charge#k", "something else")),
         };
-        let result = idempotency.charging().run(async |execution| {
+        let result = store.over(&link).charging().run(async |execution| {
             match theirs.clone() {
                 Some(item) => store.put(item).await,
                 None => store.delete("charge#k").await,
@@ -92,9 +91,8 @@ async fn an_owner_whose_lease_is_merely_over_commits() {
 #[tokio::test]
 async fn a_renewal_that_meets_the_commit_has_lost_nothing() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
     let lease = Lease::Renewed(std::time::Duration::from_secs(3));
-    let operation = idempotency.charging_by(|policy| policy.lease(lease));
+    let operation = store.over(&link).charging_by(|policy| policy.lease(lease));
     let gate = Gate::default();
     link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
     let outcome = operation.run_with_outcome(async |execution| {
@@ -166,9 +164,8 @@ async fn under_a_retention_below_an_hour_only_an_execution_with_a_record_commits
 #[tokio::test]
 async fn an_execution_without_a_record_does_not_commit_beside_an_owner() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
     link.wire.down(Act::SERVER_ERROR);
-    let operation = idempotency.charging_by(|p| p.outage(Outage::Open));
+    let operation = store.over(&link).charging_by(|p| p.outage(Outage::Open));
     let result = operation.run(async |execution| {
         link.wire.up();
         store.put(raw::pending("charge#k")).await;

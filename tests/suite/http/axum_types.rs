@@ -17,7 +17,7 @@ use super::message::{assert_same, by, is_replay, post, problem, to, without};
 use super::site::{Api, listen};
 use crate::faq::invalid;
 use crate::support::effects::{check, count};
-use crate::support::{Act, Link, Runs, Store};
+use crate::support::{Act, Charging, Link, Runs, Store};
 
 async fn attempt(execution: Execution) -> String {
     format!("attempt {}", execution.attempt())
@@ -253,7 +253,7 @@ async fn a_transaction_that_is_refused_is_a_problem() {
         let items = vec![count(&table, "e"), check(&table, "nothing")];
         let idempotency = idempotency.clone();
         async move {
-            let operation = idempotency.operation("transfer").key("k").no_payload();
+            let operation = idempotency.calling("transfer");
             let built = async || match &body[..] {
                 b"\"declined\"" => Err(StatusCode::IM_A_TEAPOT),
                 _ => Ok(Transaction::new("transferred".to_owned()).items(items)),

@@ -8,7 +8,7 @@ use super::message::{assert_same, is_replay, post, problem, values};
 use super::site::{Api, Site, everywhere, paid};
 use crate::faq::invalid;
 use crate::support::effects::count;
-use crate::support::{commit_kind, raw};
+use crate::support::{Charging, commit_kind, raw};
 
 /// What a handler does after its commit.
 #[derive(Clone, Copy, Debug)]
@@ -170,8 +170,7 @@ async fn a_functions_commit_in_an_http_handler_is_an_error_and_the_reverse() {
         assert_eq!(site.link.wire.requests(), ["PutItem", "PutItem"]);
     }
     let store = crate::support::Store::open().await;
-    let idempotency = store.idempotency();
-    let answer = idempotency.operation("o").key("k").no_payload().run(async |execution| {
+    let answer = store.idempotency().calling("o").run(async |execution| {
         let wrong = execution.commit_response(&paid(1), []).await;
         is_wrong_kind_of_answer(&wrong);
         Ok::<_, Error>(1)

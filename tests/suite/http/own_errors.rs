@@ -10,7 +10,7 @@ use lambda_http::{Body, Error, Request, service_fn};
 use tower::ServiceExt;
 
 use super::message::{by, post, problem};
-use crate::support::{Link, Store, raw};
+use crate::support::{Charging, Link, Store, raw};
 
 /// A handler's own error, with the crate's as its cause.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl StdError for Failed {
 const WAYS: [&str; 6] = ["error", "run error", "boxed", "cause", "of a step", "own"];
 
 async fn work(idempotency: Idempotency, way: &'static str) -> Result<(), Error> {
-    let running = || idempotency.operation("inner").key("k").no_payload();
+    let running = || idempotency.calling("inner");
     match way {
         "error" => {
             let ran = running().run(async |_| Ok::<_, String>(())).await;
@@ -42,7 +42,7 @@ async fn work(idempotency: Idempotency, way: &'static str) -> Result<(), Error> 
         "boxed" => running().run(async |_| Ok::<_, Error>(())).await.map_err(RunError::into_boxed),
         "cause" => Ok(running().run(async |_| Ok::<_, String>(())).await.map_err(Failed)?),
         "of a step" => {
-            let outer = idempotency.operation("outer").key("k").no_payload().run(async |_| {
+            let outer = idempotency.calling("outer").run(async |_| {
                 running().run(async |_| Ok::<_, Error>(())).await?;
                 Ok::<_, Error>(())
             });

@@ -82,8 +82,7 @@ async fn the_next_commit_of_a_handler_is_applied_and_no_delayed_one() {
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::ArriveLate(gate.clone()));
     let delayed = Cell::new(0);
-    let operation = idempotency.charging();
-    let booked = operation.run(async |execution| {
+    let booked = idempotency.charging().run(async |execution| {
         assert_eq!(commit_kind(&book(&execution, store.table()).await), ErrorKind::Unavailable);
         delayed.set(link.wire.count("TransactWriteItems"));
         link.wire.every("TransactWriteItems", Act::Deliver);
@@ -134,11 +133,10 @@ async fn a_rejection_is_reported_after_the_try_in_doubt_can_no_longer_be_applied
     for then in [Then::Answer, Then::Fail, Then::Panic, Then::NothingExecuted, Then::CommitAnother]
     {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
-        let idempotency = store.over(&link);
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         let refusal = &["None", "ConditionalCheckFailed"];
         link.wire.next("TransactWriteItems", Act::Cancel(refusal));
-        let running = idempotency.charging().run_with_outcome(async |execution| {
+        let running = store.over(&link).charging().run_with_outcome(async |execution| {
             let refused = book(&execution, store.table()).await;
             assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
             match then {
@@ -177,13 +175,12 @@ async fn a_rejection_is_reported_after_the_try_in_doubt_can_no_longer_be_applied
 #[tokio::test]
 async fn a_rejection_after_an_applied_try_is_reported_as_success() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
-    let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
     link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
     // Between the refusal and the write that is to rule it out.
     let ruling_out = Gate::default();
     link.wire.next("UpdateItem", Act::HoldRequest(ruling_out.clone()));
-    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+    let outcome = store.over(&link).charging().run_with_outcome(async |execution| {
         let landing = async {
             ruling_out.reached().await;
             gate.open();
@@ -201,10 +198,9 @@ async fn a_rejection_after_an_applied_try_is_reported_as_success() {
 async fn a_delayed_commit_is_not_applied_to_a_record_that_was_undone() {
     let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
     store.put(raw::abandoned("charge#k")).await;
-    let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
     link.wire.next("TransactWriteItems", Act::Cancel(&["None", "ConditionalCheckFailed"]));
-    let result = idempotency.charging().run(async |execution| {
+    let result = store.over(&link).charging().run(async |execution| {
         let refused = book(&execution, store.table()).await;
         execution.discard();
         refused
@@ -226,8 +222,7 @@ async fn one_whose_record_was_deleted_or_released_is_unknown() {
         let (idempotency, lost) = (hasty(&store, &link), Gate::default());
         link.wire.next("TransactWriteItems", Act::HoldResponse(lost.clone()));
         link.wire.every("TransactWriteItems", Act::LoseRequest);
-        let operation = idempotency.charging();
-        let running = operation.run(async |execution| {
+        let running = idempotency.charging().run(async |execution| {
             let booked = book(&execution, store.table()).await;
             assert_eq!(commit_kind(&booked), ErrorKind::OutcomeUnknown, "{is_deleted}");
             booked
@@ -267,8 +262,7 @@ async fn without_a_release_a_rejection_with_a_try_in_doubt_is_reported_as_unknow
 #[tokio::test]
 async fn a_lost_response_to_the_answer_after_a_refused_commit_is_confirmed() {
     let (store, link) = (Store::open().await, Link::without_retries());
-    let idempotency = store.over(&link);
-    let outcome = idempotency.charging().run_with_outcome(async |execution| {
+    let outcome = store.over(&link).charging().run_with_outcome(async |execution| {
         let refused = execution.commit("paid", [debit(store.table(), "alice", 1)]).await;
         assert_eq!(commit_kind(&refused), ErrorKind::ConditionFailed);
         link.wire.next("PutItem", Act::LoseResponse);

@@ -19,9 +19,8 @@ async fn drop_commit(execution: &Execution, answer: &str, store: &Store, gate: &
 
 async fn dropped(act: fn(Gate) -> Act, store: &Store) -> Result<Outcome<String>, ErrorKind> {
     let (link, gate) = (Link::default(), Gate::default());
-    let idempotency = store.over(&link);
     link.wire.next("TransactWriteItems", act(gate.clone()));
-    let result = idempotency.charging().run_with_outcome(async |execution| {
+    let result = store.over(&link).charging().run_with_outcome(async |execution| {
         drop_commit(&execution, "booked", store, &gate).await;
         Ok::<_, Error>("not waited for".to_owned())
     });
@@ -45,8 +44,7 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
         let answer = if large { "x".repeat(100_000) } else { "first".to_owned() };
         link.wire.next("TransactWriteItems", Act::HoldResponse(gate.clone()));
-        let idempotency = store.over(&link);
-        let operation = idempotency.charging();
+        let operation = store.over(&link).charging();
         let outcome = operation.run_with_outcome(async |execution| {
             drop_commit(&execution, &answer, &store, &gate).await;
             let second = execution.commit("second", [count(store.table(), "other")]).await;
@@ -56,8 +54,7 @@ async fn the_answer_of_a_dropped_commit_that_was_applied_stands_whatever_follows
         assert_eq!(outcome.await.unwrap(), Outcome::Executed(answer.clone()));
         let (effect, other) = (store.counted("effect").await, store.counted("other").await);
         assert_eq!((effect, other), (1, 0));
-        let idempotency = store.idempotency();
-        let operation = idempotency.charging();
+        let operation = store.idempotency().charging();
         let repeat = operation.run_with_outcome(async |_| Err::<String, _>("it runs again")).await;
         assert_eq!(repeat.unwrap(), Outcome::Replayed(answer));
     }

@@ -44,9 +44,8 @@ async fn a_lease_is_renewed_until_its_completion_is_confirmed() {
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::HoldRequest(hanging.clone()));
     let lease = Lease::Renewed(Duration::from_secs(3));
-    let owner = store.by(&link, |policy| policy.lease(lease));
     let rival = store.idempotency();
-    let run = charge(owner.charging(), &runs);
+    let run = charge(store.by(&link, |policy| policy.lease(lease)).charging(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         hanging.reached().await;
         for _ in 0..9 {
@@ -85,8 +84,7 @@ async fn an_unconfirmed_answer_goes_out_before_the_deadline() {
     let minute = Duration::from_secs(60);
     let idempotency = store.by(&link, |policy| policy.completion_timeout(minute));
     let deadline = link.clock.in_secs(2);
-    let operation = idempotency.charging().deadline(deadline);
-    let outcome = operation.run_with_outcome(async |_| {
+    let outcome = idempotency.charging().deadline(deadline).run_with_outcome(async |_| {
         link.wire.down(Act::LoseRequest);
         Ok::<_, String>(())
     });
@@ -99,8 +97,7 @@ async fn an_acquisition_is_given_up_before_the_deadline() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     link.wire.down(Act::HoldRequest(Gate::default()));
     let deadline = link.clock.in_secs(3);
-    let idempotency = store.over(&link);
-    let result = charge(idempotency.charging().deadline(deadline), &runs).await;
+    let result = charge(store.over(&link).charging().deadline(deadline), &runs).await;
     assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
     assert!(link.clock.in_secs(0) < deadline);
 }

@@ -39,8 +39,7 @@ async fn open_runs_unprotected_and_stores_nothing() {
         link.wire.down(act);
         let idempotency = open(&store, &link);
         for run in [1, 2] {
-            let operation = idempotency.charging();
-            let outcome = operation.run_with_outcome(async |execution| {
+            let outcome = idempotency.charging().run_with_outcome(async |execution| {
                 assert!(!execution.is_protected());
                 Ok::<_, String>(runs.add())
             });
@@ -108,8 +107,7 @@ async fn a_store_that_takes_no_writes_is_out_of_reach() {
     for act in [Act::SERVER_ERROR, Act::Answer(503, "SlowDown"), Act::LoseRequest] {
         let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
         link.wire.every("PutItem", act);
-        let idempotency = store.over(&link);
-        let result = charge(idempotency.charging(), &runs).await;
+        let result = charge(store.over(&link).charging(), &runs).await;
         assert_eq!((kind(result), runs.count()), (ErrorKind::Unavailable, 0));
         let outcome = charge(open(&store, &link).charging(), &runs).await;
         assert!(matches!(outcome, Ok(Outcome::Unprotected(_))), "{outcome:?}");
@@ -157,8 +155,7 @@ async fn an_outage_costs_a_call_one_request_timeout_whatever_it_sends() {
         for outage in [Outage::Closed, Outage::Open] {
             let (_store, _link, idempotency) = unanswered(outage, acquire).await;
             let start = tokio::time::Instant::now();
-            let operation = idempotency.charging();
-            let ran = operation.run(async |_| Ok::<_, String>(start.elapsed())).await;
+            let ran = idempotency.charging().run(async |_| Ok::<_, String>(start.elapsed())).await;
             assert_eq!(ran.is_ok(), outage == Outage::Open, "{acquire:?}: {ran:?}");
             let took = ran.unwrap_or_else(|_| start.elapsed());
             assert!(took <= TIMEOUT, "{acquire:?}, {outage:?}: {took:?}");

@@ -6,7 +6,7 @@ use dynamodb_idempotency::messages::{BatchError, FailureAction, Message, Message
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
 
-use super::function::{Ran, context_of, failures, invoke, invoke_in, noting};
+use super::function::{Ran, booking, context_of, failures, invoke, invoke_in, noting};
 use super::queue::{attribute, example, fifo, kinesis_record, message, sqs, without_key};
 use crate::support::{Link, Store};
 
@@ -64,8 +64,7 @@ async fn a_key_that_is_none_fails_its_message_alone() {
 /// What a typed event as a whole would fail by.
 #[tokio::test]
 async fn a_record_that_cannot_be_read_fails_alone() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     let mut wrong_type = message("1", "k1", "a");
     wrong_type["body"] = json!(["not", "a", "text"]);
     let mut wrong_attribute = message("2", "k2", "b");
@@ -77,8 +76,7 @@ async fn a_record_that_cannot_be_read_fails_alone() {
 
 #[tokio::test]
 async fn an_unreadable_record_keeps_its_place_in_the_order() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (store, ran, service) = booking().await;
     let mut broken = fifo("a", "1", "a1");
     broken["body"] = json!(7);
     let batch = sqs([broken, fifo("a", "2", "a2"), fifo("b", "3", "b1")]);
@@ -95,8 +93,7 @@ async fn an_unreadable_record_keeps_its_place_in_the_order() {
 #[tokio::test]
 async fn what_no_delivery_mends_can_be_acknowledged() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let idempotency = store.idempotency();
-    let consumer = idempotency.sqs("book").on_malformed(FailureAction::Acknowledge);
+    let consumer = store.idempotency().sqs("book").on_malformed(FailureAction::Acknowledge);
     let service = consumer.on_mismatch(FailureAction::Acknowledge).handler(noting(&ran)).unwrap();
     invoke(&service, &sqs([message("1", "k", "a")])).await;
     let mut broken = fifo("g", "2", "b");
@@ -145,8 +142,7 @@ async fn a_message_at_which_code_panics_is_reported_whatever_malformed_ones_get(
 /// take the whole batch for failed without a word.
 #[tokio::test]
 async fn a_failure_without_a_name_fails_the_invocation() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, _ran, service) = booking().await;
     for id in [Value::Null, "".into(), 7.into()] {
         let mut nameless = message("1", "k", "fail");
         nameless["messageId"] = id;
@@ -208,8 +204,7 @@ async fn an_event_of_another_source_runs_nothing() {
 /// Its own names are there, but it says that it is another service's.
 #[tokio::test]
 async fn a_record_that_names_another_source_is_not_run() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     let mut other = message("1", "k", "a");
     other["eventSource"] = "aws:mq".into();
     let answer = invoke(&service, &sqs([other, message("2", "l", "b")])).await;

@@ -1,13 +1,12 @@
 //! SQS FIFO queues: the order of a message group holds.
 
-use super::function::{Ran, failures, invoke, noting};
+use super::function::{Ran, booking, failures, invoke};
 use super::queue::{example, fifo, message, sqs};
 use crate::support::{Store, raw};
 
 #[tokio::test]
 async fn a_group_runs_in_order_and_stops_at_its_first_failure() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (store, ran, service) = booking().await;
     let batch = sqs([
         fifo("a", "a1", "a1"),
         fifo("b", "b1", "b1"),
@@ -26,8 +25,7 @@ async fn a_group_runs_in_order_and_stops_at_its_first_failure() {
 
 #[tokio::test]
 async fn behind_one_that_runs_elsewhere_its_group_waits() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (store, ran, service) = booking().await;
     // Of another payload, but a mismatch would be no better.
     store.put(raw::pending("book#a1")).await;
     let batch = sqs([fifo("a", "a1", "a1"), fifo("a", "a2", "a2"), fifo("b", "b1", "b1")]);
@@ -63,8 +61,7 @@ async fn after_a_failure_the_order_is_kept_across_deliveries() {
 /// A fair standard queue has message groups and no order.
 #[tokio::test]
 async fn the_group_of_a_standard_queue_orders_nothing() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     let fair = |id: &str, body: &str| {
         let mut message = message(id, id, body);
         message["attributes"]["MessageGroupId"] = "tenant".into();
@@ -77,8 +74,7 @@ async fn the_group_of_a_standard_queue_orders_nothing() {
 
 #[tokio::test]
 async fn the_documented_event_runs_once() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (store, ran, service) = booking().await;
     for _ in 0..2 {
         assert_eq!(failures(&invoke(&service, &example!("sqs_fifo")).await), [""; 0]);
     }

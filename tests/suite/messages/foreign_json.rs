@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
 
-use super::function::{Ran, context_of, failures, invoke, noting};
+use super::function::{Ran, booking, context_of, failures, invoke, noting};
 use super::queue::{example, fifo, kafka_record, kinesis_record, message, sqs, without_key};
 use crate::support::{Store, raw};
 
@@ -214,8 +214,7 @@ async fn a_kafka_header_is_a_key_however_its_bytes_are_counted() {
 
 #[tokio::test]
 async fn a_fifo_record_that_cannot_be_decoded_keeps_its_group() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     // Valid JSON, but no text of Rust's.
     let broken = with_body(&fifo("a", "1", ""), r#""\ud800""#);
     let rest = [fifo("a", "2", "a2"), fifo("b", "3", "b1")].map(|message| message.to_string());
@@ -269,8 +268,7 @@ async fn nothing_overtakes_a_record_whose_group_cannot_be_read() {
 /// A standard queue has no order, so an unreadable record holds nothing.
 #[tokio::test]
 async fn a_record_that_cannot_be_decoded_holds_nothing_in_a_standard_queue() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     let broken = with_body(&message("1", "k1", ""), r#""\ud800""#);
     let event = format!("{{\"Records\":[{broken},{}]}}", message("2", "k2", "b"));
     assert_eq!(failures(&invoke_text(&service, &event).await), ["1"]);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::event::JsonEvent;
-use dynamodb_idempotency::messages::Message;
+use dynamodb_idempotency::messages::{BatchError, BatchResponse, Message};
 use futures::future::BoxFuture;
 use lambda_runtime::{Context, LambdaEvent};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tower::{Service, ServiceExt};
 
 use crate::support::gate::{Gate, patiently};
-use crate::support::made_up_time;
+use crate::support::{Store, made_up_time};
 
 /// Invokes a function with half a minute of time.
 pub(crate) async fn invoke<S>(service: &S, event: &Value) -> Value
@@ -80,7 +80,7 @@ pub(crate) type Handled = BoxFuture<'static, Result<(), String>>;
 /// A handler that notes each payload down. One that is `fail` fails, one that is `panic` panics.
 pub(crate) fn noting<R: Send + 'static>(
     ran: &Ran,
-) -> impl Fn(Message<R>, Execution) -> Handled + Send + Sync + 'static {
+) -> impl Fn(Message<R>, Execution) -> Handled + Send + Sync + use<R> + 'static {
     let ran = ran.clone();
     move |message: Message<R>, _| {
         let ran = ran.clone();
@@ -91,6 +91,17 @@ pub(crate) fn noting<R: Send + 'static>(
             if payload == "fail" { Err("declined".to_owned()) } else { Ok(()) }
         })
     }
+}
+
+/// A consumer of a queue, its table, and what its handler has run.
+pub(crate) async fn booking() -> (
+    Store,
+    Ran,
+    impl Service<LambdaEvent<JsonEvent>, Response = BatchResponse, Error = BatchError> + Clone,
+) {
+    let (store, ran) = (Store::open().await, Ran::default());
+    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    (store, ran, service)
 }
 
 /// A handler that waits at a gate and then succeeds.

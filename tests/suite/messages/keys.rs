@@ -5,7 +5,7 @@ use dynamodb_idempotency::messages::{Envelope, Message, MessageKey, MissingKey};
 use dynamodb_idempotency::{Execution, Fingerprint};
 use serde_json::{Value, json};
 
-use super::function::{Ran, context_of, failures, invoke, invoke_in, noting};
+use super::function::{Ran, booking, context_of, failures, invoke, invoke_in, noting};
 use super::queue::{attribute, example, message, sqs, without_key};
 use crate::support::{Link, Store, raw};
 
@@ -60,8 +60,7 @@ async fn a_closure_finds_the_key() {
 
 #[tokio::test]
 async fn both_messages_of_the_documented_event_run() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     for _ in 0..2 {
         assert_eq!(failures(&invoke(&service, &example!("sqs")).await), [""; 0]);
     }
@@ -278,8 +277,7 @@ async fn a_list_is_no_record_and_no_event() {
 
 #[tokio::test]
 async fn the_payload_counts_by_its_json_value_or_as_the_user_says() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (store, ran, service) = booking().await;
     for (body, failed) in [
         (r#"{"a": 1, "b": 2}"#, vec![]),
         (r#"{"b":2,"a":1}"#, vec![]),
@@ -308,8 +306,7 @@ async fn the_payload_counts_by_its_json_value_or_as_the_user_says() {
 /// The text of an attribute is the key, unchanged; quotes have no meaning as in HTTP.
 #[tokio::test]
 async fn an_attribute_is_taken_letter_for_letter() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (store, _ran, service) = booking().await;
     let mut quoted = without_key("1", "a");
     quoted["messageAttributes"]["Idempotency-Key"] = attribute("\"k\" é");
     invoke(&service, &sqs([quoted])).await;

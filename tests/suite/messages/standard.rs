@@ -10,14 +10,13 @@ use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::policy::Lease;
 use serde_json::json;
 
-use super::function::{Handled, Ran, failures, holding, invoke, noting};
+use super::function::{Handled, Ran, booking, failures, holding, invoke, noting};
 use super::queue::{message, sqs};
 use crate::support::{Act, Gate, Link, Store, raw};
 
 #[tokio::test]
 async fn exactly_those_that_failed_are_reported() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (store, ran, service) = booking().await;
     let batch = sqs([
         message("1", "k1", "a"),
         message("2", "k2", "fail"),
@@ -37,8 +36,7 @@ async fn exactly_those_that_failed_are_reported() {
 
 #[tokio::test]
 async fn a_redelivered_message_is_acknowledged_without_running() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     for id in ["1", "1", "another id of what the producer sent twice"] {
         let answer = invoke(&service, &sqs([message(id, "k", "a")])).await;
         assert_eq!(answer, json!({"batchItemFailures": []}));
@@ -48,8 +46,7 @@ async fn a_redelivered_message_is_acknowledged_without_running() {
 
 #[tokio::test]
 async fn a_failed_message_runs_again_when_it_is_redelivered() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     for _ in 0..2 {
         let answer = invoke(&service, &sqs([message("1", "k", "fail")])).await;
         assert_eq!(failures(&answer), ["1"]);
@@ -91,8 +88,7 @@ async fn duplicates_in_one_batch_run_once_and_count_the_same() {
 
 #[tokio::test]
 async fn one_key_with_two_payloads_in_one_batch_is_a_mismatch_of_the_second() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     let batch = sqs([message("1", "k", "a"), message("2", "k", "b")]);
     assert_eq!(failures(&invoke(&service, &batch).await), ["2"]);
     assert_eq!(ran.all(), ["a"]);
@@ -141,8 +137,7 @@ async fn a_store_that_is_out_of_reach_fails_what_it_had_to_tell() {
 
 #[tokio::test]
 async fn an_empty_batch_is_a_success() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, _ran, service) = booking().await;
     assert_eq!(invoke(&service, &sqs([])).await, json!({"batchItemFailures": []}));
 }
 

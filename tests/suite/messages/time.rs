@@ -8,8 +8,8 @@ use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::policy::Failure;
 
 use super::function::{
-    Handled, Ran, context_in, context_of, context_until, failures, holding, invoke, invoke_in,
-    noting,
+    Handled, Ran, booking, context_in, context_of, context_until, failures, holding, invoke,
+    invoke_in, noting,
 };
 use super::queue::{fifo, message, sqs};
 use crate::support::panicking::PanicsWhenDropped;
@@ -117,8 +117,7 @@ async fn an_invocation_whose_time_is_over_runs_nothing_and_loses_nothing() {
 #[tokio::test]
 async fn an_impossible_deadline_counts_as_none() {
     for impossible in [0, 600_000] {
-        let (store, ran) = (Store::open().await, Ran::default());
-        let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+        let (_store, ran, service) = booking().await;
         let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
         let context = context_until(SystemTime::UNIX_EPOCH + Duration::from_millis(impossible));
         let answer = invoke_in(&service, &batch, context).await.unwrap();
@@ -129,8 +128,7 @@ async fn an_impossible_deadline_counts_as_none() {
 
 #[tokio::test]
 async fn a_deadline_more_than_an_hour_in_the_past_is_ignored() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().sqs("book").handler(noting(&ran)).unwrap();
+    let (_store, ran, service) = booking().await;
     let batch = sqs([message("1", "k", "a")]);
     let context = context_until(made_up_time::now() - Duration::from_secs(3_700));
     let answer = invoke_in(&service, &batch, context).await.unwrap();

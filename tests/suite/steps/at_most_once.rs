@@ -1,5 +1,6 @@
 //! A step whose request is sent at most once, whoever continues its operation.
 
+use crate::support::Charging;
 use dynamodb_idempotency::{Abandoned, EarlierSend, LookUp, Reconciled};
 
 use super::*;
@@ -48,9 +49,7 @@ fn kind_of(outcome: Refunded) -> ErrorKind {
 #[tokio::test]
 async fn a_request_is_noted_before_it_is_sent_and_its_result_stored() {
     let store = Store::open().await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let sent = operation.run(async |execution| {
+    let sent = store.idempotency().calling("order").run(async |execution| {
         let send = async {
             let record = store.record("order#k").await;
             assert_eq!(steps(&record).keys().collect::<Vec<_>>(), ["refund~sent~1"]);
@@ -139,8 +138,7 @@ async fn without_a_confirmed_note_nothing_is_sent() {
     for _ in 0..50 {
         link.wire.next("UpdateItem", Act::LoseRequest);
     }
-    let idempotency = store.over(&link);
-    let operation = idempotency.operation("order");
+    let operation = store.over(&link).operation("order");
     let short = Duration::from_secs(1);
     let operation =
         operation.policy(|p| p.completion_timeout(short)).unwrap().key("k").no_payload();
@@ -165,9 +163,7 @@ async fn without_a_confirmed_note_nothing_is_sent() {
 async fn a_handler_whose_note_finds_the_lease_lost_is_stopped() {
     for sends in [true, false] {
         let (store, returned) = (Store::open().await, Cell::new(false));
-        let idempotency = store.idempotency();
-        let operation = idempotency.operation("order").key("k").no_payload();
-        let ran = operation.run(async |execution| {
+        let ran = store.idempotency().calling("order").run(async |execution| {
             let other = with(store.record("order#k").await, "owner", s(raw::ANOTHER));
             store.put(other).await;
             if sends {
@@ -196,10 +192,9 @@ async fn without_a_record_nothing_is_sent() {
 async fn a_step_is_not_named_like_a_note() {
     let (store, service) = (Store::open().await, Service::default());
     let idempotency = store.idempotency();
-    let outcome =
-        idempotency.operation("order").key("k").no_payload().run_with_outcome(async |execution| {
-            execution.step("refund~sent~1", async { Ok::<_, &str>(service.sent.add()) }).await
-        });
+    let outcome = idempotency.calling("order").run_with_outcome(async |execution| {
+        execution.step("refund~sent~1", async { Ok::<_, &str>(service.sent.add()) }).await
+    });
     let error = outcome.await.unwrap_err().flatten().into_handler().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidUse);
     assert_eq!(service.sent.count(), 0);
@@ -210,8 +205,7 @@ async fn a_hook_does_not_see_a_note_as_a_step() {
     let store = Store::open().await;
     let steps = raw::map("refund~sent~1", s("1790000000000"));
     store.put(with(raw::abandoned("order#k"), "steps", steps)).await;
-    let idempotency = store.idempotency();
-    let call = idempotency.operation("order").key("k").no_payload();
+    let call = store.idempotency().calling("order");
     let call = call.reconcile(async |abandoned: Abandoned| {
         assert_eq!(abandoned.steps().count(), 0);
         for name in ["refund", "refund~sent~1"] {

@@ -1,5 +1,6 @@
 //! Names and results that a record cannot hold.
 
+use crate::support::Charging;
 use dynamodb_idempotency::Policy;
 
 use super::*;
@@ -8,9 +9,7 @@ use super::*;
 async fn a_name_is_used_once_and_is_one_that_can_be_stored() {
     let (store, effects) = (Store::open().await, Effects::default());
     store.put(stepped(raw::abandoned("order#k"))).await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let result = operation.run(async |execution| {
+    let result = store.idempotency().calling("order").run(async |execution| {
         three(&execution, &effects).await?;
         let long = "n".repeat(256);
         // One that was replayed, one that ran, and two that are none.
@@ -34,9 +33,7 @@ async fn names_may_have_any_characters() {
     let (store, names) = (Store::open().await, ["a.b", "#x", ":v", "size", "é \"'", "steps[0]"]);
     for attempt in 1..=2 {
         let runs = Runs::default();
-        let idempotency = store.idempotency();
-        let operation = idempotency.operation("order").key("k").no_payload();
-        let result = operation.run(async |execution| {
+        let result = store.idempotency().calling("order").run(async |execution| {
             for name in names {
                 let work = async {
                     runs.add();
@@ -55,8 +52,7 @@ async fn names_may_have_any_characters() {
 async fn a_result_of_another_type_is_an_error_and_nothing_runs() {
     let store = Store::open().await;
     store.put(stepped(raw::abandoned("order#k"))).await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
+    let operation = store.idempotency().calling("order");
     let result = operation.run(async |execution| execution.step("reserve", never::<u32>()).await);
     assert_eq!(not_run(handlers(result.await)).kind(), ErrorKind::AnswerUnreadable);
     assert_eq!(steps(&store.record("order#k").await).len(), 1);
@@ -70,7 +66,7 @@ where
     let (store, runs, result) = (Store::open().await, Runs::default(), Cell::new(Some(result)));
     let idempotency = store.idempotency();
     let attempt = async || {
-        let operation = idempotency.operation("order").key("k").no_payload();
+        let operation = idempotency.calling("order");
         let work = async {
             runs.add();
             Ok::<T, &str>(result.take().expect("it runs once"))
@@ -102,7 +98,7 @@ async fn a_result_that_is_no_json_is_not_done_again() {
 async fn the_largest_steps_fit_beside_a_failure_and_leave_the_answer_its_room() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("order").key("k").no_payload();
+    let operation = || idempotency.calling("order");
     let without_items = |policy: Policy| policy.max_answer_bytes(100 * 1024);
     let first = idempotency.operation("order").policy(without_items).unwrap().key("k").no_payload();
     let result = first.run(async |execution| {

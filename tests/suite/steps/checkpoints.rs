@@ -1,6 +1,7 @@
 //! What a step costs and stores when its requests fail or are delayed.
 
 use super::*;
+use crate::support::Charging;
 
 #[tokio::test]
 async fn a_step_costs_one_write_and_a_replayed_one_none() {
@@ -25,8 +26,7 @@ async fn a_step_costs_one_write_and_a_replayed_one_none() {
 #[tokio::test]
 async fn a_result_is_in_the_record_before_the_next_step_and_gone_with_the_completion() {
     let store = Store::open().await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
+    let operation = store.idempotency().calling("order");
     operation
         .run(async |execution| {
             execution
@@ -71,9 +71,7 @@ async fn a_delayed_write_of_a_step_changes_nothing() {
         link.wire.next("UpdateItem", Act::ArriveLate(gate.clone()));
         link.wire.next("UpdateItem", Act::Deliver);
     }
-    let idempotency = store.over(&link);
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let result = operation.run(async |execution| {
+    let result = store.over(&link).calling("order").run(async |execution| {
         three(&execution, &effects).await?;
         let before = store.record("order#k").await;
         assert_eq!(steps(&before).len(), 3);
@@ -91,9 +89,7 @@ async fn a_delayed_write_of_a_step_changes_nothing() {
 #[tokio::test]
 async fn steps_at_once_are_all_stored() {
     let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let result = operation.run(async |execution| {
+    let result = store.idempotency().calling("order").run(async |execution| {
         let gate = Gate::default();
         let names: Vec<String> = (0..5).map(|n| format!("step {n}")).collect();
         let all = names.iter().map(|name| {
@@ -125,11 +121,9 @@ async fn steps_at_once_are_all_stored() {
 #[tokio::test]
 async fn a_step_that_is_not_polled_for_a_while_stops_no_other() {
     let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
     let gate = Gate::default();
     link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let result = operation.run(async |execution| {
+    let result = store.over(&link).calling("order").run(async |execution| {
         let mut first = pin!(execution.step("first", async { Ok::<_, &str>(1) }));
         tokio::select! {
             biased;

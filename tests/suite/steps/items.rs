@@ -6,6 +6,7 @@ use dynamodb_idempotency::policy::{InProgress, LeaseExpired};
 use dynamodb_idempotency::{Call, LookUp, Policy, Reconciled, TableSchema};
 
 use crate::answer_codec::{Does, Mask, masking};
+use crate::support::Charging;
 use crate::support::gate::patiently;
 use crate::support::raw::{n, text};
 
@@ -19,7 +20,7 @@ fn result(name: &str) -> String {
 }
 
 fn call(idempotency: &Idempotency) -> Call {
-    idempotency.operation("order").key("k").no_payload()
+    idempotency.calling("order")
 }
 
 /// Runs these steps, each with a result of 1 KB, and fails then.

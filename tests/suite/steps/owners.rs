@@ -3,6 +3,7 @@
 use dynamodb_idempotency::Policy;
 use dynamodb_idempotency::policy::LeaseExpired;
 
+use crate::support::Charging;
 use crate::support::effects::count;
 
 use super::*;
@@ -110,8 +111,7 @@ async fn a_failure_keeps_a_record_with_steps_whatever_the_policy() {
 async fn a_panic_keeps_a_record_with_steps() {
     let (store, effects) = (Store::open().await, Effects::default());
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let running = operation.run(async |execution| -> Stepped {
+    let running = idempotency.calling("order").run(async |execution| -> Stepped {
         three(&execution, &effects).await?;
         panic!("the handler does")
     });
@@ -125,7 +125,7 @@ async fn a_panic_keeps_a_record_with_steps() {
 async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
     let (store, effects) = (Store::open().await, Effects::default());
     let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
+    let operation = idempotency.calling("order");
     let outcome = operation
         .run_with_outcome(async |execution| {
             three(&execution, &effects).await?;
@@ -141,9 +141,7 @@ async fn a_handler_that_says_nothing_was_executed_does_not_delete_steps() {
 #[tokio::test]
 async fn without_a_step_a_failure_is_released_as_ever() {
     let store = Store::open().await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let failed = operation.run(async |execution| {
+    let failed = store.idempotency().calling("order").run(async |execution| {
         // A step that fails stores nothing.
         execution.step("reserve", async { Err::<(), _>("no stock") }).await
     });
@@ -162,8 +160,7 @@ async fn a_record_with_steps_that_was_taken_over_in_vain_is_given_back() {
         let gate = Gate::default();
         link.wire.next("UpdateItem", Act::HoldResponse(gate.clone()));
         let idempotency = store.over(&link);
-        let operation =
-            idempotency.operation("order").key("k").no_payload().deadline(link.clock.in_secs(10));
+        let operation = idempotency.calling("order").deadline(link.clock.in_secs(10));
         let (result, ()) = tokio::join!(
             operation.run(async |execution| three(&execution, &effects).await),
             async {
@@ -226,8 +223,7 @@ async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran
     let (store, link) = (Store::open().await, Link::default());
     let lease = Lease::Fixed(Duration::from_secs(20));
     let idempotency = store.by(&link, |policy| goes_on(policy.lease(lease)));
-    let operation = idempotency.operation("order").key("k").no_payload();
-    let result = operation.run(async |execution| {
+    let result = idempotency.calling("order").run(async |execution| {
         let slow = async {
             link.let_pass(30);
             Ok::<_, &str>(1)
@@ -315,7 +311,7 @@ async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_hold
 async fn a_commit_ends_the_operation_and_drops_its_steps() {
     let (store, late) = (Store::open().await, Runs::default());
     let idempotency = store.idempotency();
-    let operation = || idempotency.operation("order").key("k").no_payload();
+    let operation = || idempotency.calling("order");
     let outcome = operation().run(async |execution| {
         let seat = execution.step("reserve", async { Ok::<_, &str>("A1".to_owned()) }).await;
         let seat = seat.map_err(|error| error.to_string())?;
@@ -352,12 +348,12 @@ async fn a_commit_that_is_given_up_leaves_the_steps_to_the_next_attempt() {
         Ok::<_, String>(seat)
     };
     link.wire.every("TransactWriteItems", Act::LoseRequest);
-    let first = idempotency.operation("order").key("k").no_payload().run(order).await;
+    let first = idempotency.calling("order").run(order).await;
     assert!(first.is_err(), "{first:?}");
     let record = store.record("order#k").await;
     assert_eq!(status(&record), "FAILED");
     assert!(record.contains_key("steps"), "{record:?}");
     link.wire.up();
-    assert_eq!(idempotency.operation("order").key("k").no_payload().run(order).await.unwrap(), 1);
+    assert_eq!(idempotency.calling("order").run(order).await.unwrap(), 1);
     assert_eq!((runs.count(), store.counted("effect").await), (1, 1));
 }

@@ -85,8 +85,7 @@ async fn a_late_stamp_does_not_touch_the_completed_record() {
     let (store, runs, late) = (Store::open().await, Runs::default(), Gate::default());
     let link = Link::without_retries().clock(LocalClock::off_by(-200));
     link.wire.next("UpdateItem", Act::ArriveLate(late.clone()));
-    let idempotency = store.over(&link);
-    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
+    assert_eq!(charge(store.over(&link).charging(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(link.wire.count("UpdateItem"), 2);
     let before = store.record("charge#k").await;
     late.open();
@@ -188,8 +187,7 @@ async fn a_wrong_clock_and_a_missing_date_commit_nothing_again() {
         let idempotency = store.starting(&link).build().unwrap();
         assert_eq!(transact(&idempotency, &runs).await, "run 1");
         let commit = async || {
-            let operation = idempotency.operation("commit").key("k").no_payload();
-            let committed = operation.run(async |execution| {
+            let committed = idempotency.calling("commit").run(async |execution| {
                 execution.commit("paid", [count(store.table(), "effect")]).await?;
                 Ok::<_, Error>("paid".to_owned())
             });
@@ -342,8 +340,7 @@ async fn a_transaction_that_a_jumped_clock_has_stamped_too_early_is_kept_for_lon
     link.wire.shift_date(2 * 3600);
     link.wire.forget();
     let transaction = async || Ok::<_, Infallible>(Transaction::new("done".to_owned()));
-    let operation = idempotency.charging();
-    assert_eq!(operation.run_transaction(transaction).await.unwrap(), "done");
+    assert_eq!(idempotency.charging().run_transaction(transaction).await.unwrap(), "done");
     assert_eq!(link.wire.requests(), ["TransactWriteItems", "UpdateItem"]);
     let kept = kept(&store).await;
     assert!(is_about(kept, 3 * 3600), "kept for {kept} s from before the two hours");

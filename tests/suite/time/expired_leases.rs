@@ -73,9 +73,8 @@ async fn a_handler_is_not_polled_after_its_lease_by_either_clock() {
 async fn a_handler_whose_renewal_finds_the_lease_lost_is_stopped() {
     let (store, link) = (Store::open().await, Link::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
-    let idempotency = store.by(&link, |p| p.lease(renewed));
     let theirs = with(raw::pending("charge#k"), "attempt", n(2));
-    let operation = idempotency.charging();
+    let operation = store.by(&link, |p| p.lease(renewed)).charging();
     let run = operation.run(async |_| {
         store.put(theirs.clone()).await;
         pending::<Result<(), Infallible>>().await
@@ -87,9 +86,7 @@ async fn a_handler_whose_renewal_finds_the_lease_lost_is_stopped() {
 #[tokio::test]
 async fn a_handler_whose_step_finds_the_lease_lost_goes_no_further() {
     let (store, after) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
-    let operation = idempotency.charging();
-    let run = operation.run(async |execution| {
+    let run = store.idempotency().charging().run(async |execution| {
         let theirs = with(store.record("charge#k").await, "owner", s(raw::OTHER_OWNER));
         store.put(theirs).await;
         drop(execution.step("charge", async { Ok::<_, Infallible>(()) }).await);
@@ -103,8 +100,7 @@ async fn a_handler_whose_step_finds_the_lease_lost_goes_no_further() {
 async fn what_a_handler_has_committed_is_the_answer_though_it_is_stopped_later() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = owner(&store, &link);
-    let operation = idempotency.charging();
-    let run = operation.run_with_outcome(async |execution: Execution| {
+    let run = idempotency.charging().run_with_outcome(async |execution: Execution| {
         execution.commit("booked", [count(store.table(), "effect")]).await.unwrap();
         link.let_pass(70);
         yield_now().await;
@@ -118,8 +114,7 @@ async fn what_a_handler_has_committed_is_the_answer_though_it_is_stopped_later()
 #[tokio::test]
 async fn a_transaction_is_not_prepared_past_its_deadline() {
     let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
-    let operation = idempotency.charging().deadline(link.clock.in_secs(20));
+    let operation = store.over(&link).charging().deadline(link.clock.in_secs(20));
     let result = operation
         .run_transaction(async || {
             link.let_pass(30);
@@ -137,8 +132,7 @@ async fn a_transaction_is_not_prepared_past_its_deadline() {
 async fn a_hook_is_not_asked_past_the_deadline() {
     let (store, link, after) = (Store::open().await, Link::default(), Runs::default());
     store.put(raw::abandoned("charge#k")).await;
-    let idempotency = store.over(&link);
-    let operation = idempotency.charging().deadline(link.clock.in_secs(20));
+    let operation = store.over(&link).charging().deadline(link.clock.in_secs(20));
     let operation = operation.reconcile(async |_| {
         link.let_pass(30);
         yield_now().await;

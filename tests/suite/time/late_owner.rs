@@ -17,8 +17,7 @@ const AN_HOUR: i64 = 3600;
 async fn a_commit_over_a_released_record_keeps_the_later_attempt() {
     for is_protected in [true, false] {
         let (store, link) = (Store::open().await, Link::without_retries());
-        let idempotency = store.over(&link);
-        let operation = idempotency.charging_by(|policy| policy.outage(Outage::Open));
+        let operation = store.over(&link).charging_by(|policy| policy.outage(Outage::Open));
         if !is_protected {
             link.wire.down(Act::SERVER_ERROR);
         }
@@ -81,8 +80,7 @@ async fn a_late_completion_never_gets_another_requests_answer() {
 async fn a_completed_record_is_never_released_or_failed_by_its_own_owner() {
     for failure in [Failure::Release, Failure::Retain { max_attempts: 5 }, Failure::Replay] {
         let store = Store::open().await;
-        let idempotency = store.idempotency();
-        let operation = idempotency.charging_by(|p| p.failure(failure));
+        let operation = store.idempotency().charging_by(|p| p.failure(failure));
         let mut completed = raw::completed("charge#k", "1");
         let failed = operation.run(async |execution| {
             completed.insert("owner".to_owned(), raw::s(execution.owner()));

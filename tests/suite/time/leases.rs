@@ -81,8 +81,7 @@ async fn a_deadline_more_than_an_hour_in_the_past_is_ignored() {
     let in_1970 = SystemTime::UNIX_EPOCH + Duration::from_secs(600);
     for impossible in [made_up_time::now() - Duration::from_secs(3_601), in_1970] {
         let (store, runs) = (Store::open().await, Runs::default());
-        let idempotency = store.idempotency();
-        let operation = idempotency.charging().deadline(impossible);
+        let operation = store.idempotency().charging().deadline(impossible);
         operation
             .run(async |execution| {
                 runs.add();
@@ -99,8 +98,7 @@ async fn a_deadline_more_than_an_hour_in_the_past_is_ignored() {
 async fn a_deadline_that_passed_while_the_key_was_acquired_runs_nothing_and_frees_it() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let frozen = slow_requests(&link, &["PutItem"], 20);
-    let idempotency = store.over(&link);
-    let operation = idempotency.charging().deadline(link.clock.in_secs(10));
+    let operation = store.over(&link).charging().deadline(link.clock.in_secs(10));
     let (result, _) = tokio::join!(charge(operation, &runs), frozen);
     assert_eq!(kind(result), ErrorKind::DeadlineExceeded);
     let record = store.record("charge#k").await;
@@ -183,8 +181,7 @@ async fn an_owner_learns_from_its_renewal_that_the_lease_is_lost() {
     let (store, link) = (Store::open().await, Link::default());
     let renewed = Lease::Renewed(Duration::from_secs(3));
     let goes_on = LeaseExpired::Continue;
-    let idempotency = store.by(&link, |p| p.lease(renewed).lease_expired(goes_on));
-    let operation = idempotency.charging();
+    let operation = store.by(&link, |p| p.lease(renewed).lease_expired(goes_on)).charging();
     let result = operation
         .run(async |execution| {
             assert!(!execution.is_lease_lost() && !execution.lease_remaining().is_zero());
@@ -208,8 +205,7 @@ async fn an_owner_learns_from_its_renewal_that_the_lease_is_lost() {
 async fn an_execution_that_has_ended_has_no_lease_left_and_starts_no_step() {
     for fails in [false, true] {
         let (store, runs, kept) = (Store::open().await, Runs::default(), OnceCell::new());
-        let operation = store.idempotency().charging();
-        let run = operation.run(async |execution| {
+        let run = store.idempotency().charging().run(async |execution| {
             assert!(execution.lease_remaining() > Duration::ZERO);
             assert!(kept.set(execution).is_ok());
             if fails { Err("declined") } else { Ok(()) }

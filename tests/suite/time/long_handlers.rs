@@ -16,9 +16,8 @@ async fn ten_minutes(policy: fn(Policy) -> Policy, each: impl Fn(&Link, u32)) {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let handler = Gate::default();
     let renewed = |default: Policy| policy(default.lease(Lease::Renewed(Duration::from_secs(30))));
-    let idempotency = store.by(&link, renewed);
     let rival = store.idempotency();
-    let run = idempotency.charging().run_with_outcome(async |_| {
+    let run = store.by(&link, renewed).charging().run_with_outcome(async |_| {
         runs.add();
         handler.pass_at_last().await;
         Ok::<_, String>("done".to_owned())

@@ -23,9 +23,8 @@ async fn a_finished_record_past_its_retention_runs_again() {
         let (store, runs) = (Store::open().await, Runs::default());
         let record = with(record, "attempt", n(7));
         store.put(with(record, "expires_at", n(past()))).await;
-        let idempotency = store.idempotency();
         // Its former request is forgotten too.
-        let operation = idempotency.operation("charge").key("k").payload("another");
+        let operation = store.idempotency().operation("charge").key("k").payload("another");
         assert_eq!(charge(operation, &runs).await.unwrap(), executed(1, 1));
         let record = store.record("charge#k").await;
         assert_eq!((status(&record), number(&record, "attempt")), ("COMPLETED", 1));
@@ -37,8 +36,7 @@ async fn a_finished_record_past_its_retention_runs_again() {
 async fn an_abandoned_record_past_its_retention_starts_at_attempt_one() {
     let (store, runs) = (Store::open().await, Runs::default());
     store.put(with(raw::abandoned("charge#k"), "expires_at", n(past()))).await;
-    let idempotency = store.idempotency();
-    assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 1));
+    assert_eq!(charge(store.idempotency().charging(), &runs).await.unwrap(), executed(1, 1));
 }
 
 #[tokio::test]
@@ -91,8 +89,7 @@ async fn an_answer_that_another_call_renewed_meanwhile_is_replayed() {
     let replace = Gate::default();
     link.wire.next("PutItem", Act::Deliver);
     link.wire.next("PutItem", Act::HoldRequest(replace.clone()));
-    let idempotency = store.over(&link);
-    let run = charge(idempotency.charging(), &runs);
+    let run = charge(store.over(&link).charging(), &runs);
     let (outcome, ()) = tokio::join!(run, async {
         replace.reached().await;
         let new = raw::completed("charge#k", "\"new\"");
@@ -144,11 +141,10 @@ async fn an_abandoned_operation_is_known_as_that_for_its_retention() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let lease = Lease::Fixed(Duration::from_secs(3600));
     let policy = |policy: Policy| policy.retention(Duration::from_secs(600)).lease(lease);
-    let owner = store.by(&Link::default(), policy);
     let taker = store.builder(&link).policy(|it| policy(it).takeover(Takeover::Reject));
     let taker = taker.build().unwrap();
     let gate = Gate::default();
-    let run = charge_held(owner.charging(), &runs, &gate);
+    let run = charge_held(store.by(&Link::default(), policy).charging(), &runs, &gate);
     let (_, ()) = tokio::join!(run, async {
         gate.reached().await;
         for (seconds, refusal) in [(3900, Some(ErrorKind::Abandoned)), (600, None)] {

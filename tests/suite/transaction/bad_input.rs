@@ -8,7 +8,7 @@ use dynamodb_idempotency::{ErrorKind, Outcome, RunError, Transaction};
 use super::{Transferred, ran, transfer};
 use crate::faq::invalid;
 use crate::support::effects::{count, put, row};
-use crate::support::{Declined, Link, Runs, Store, crates, in_record, kind};
+use crate::support::{Charging, Declined, Link, Runs, Store, crates, in_record, kind};
 
 #[tokio::test]
 async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
@@ -56,9 +56,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
         (vec![large], "item 0 has 409607 bytes, more than DynamoDB's 400 KB"),
     ] {
         let result = idempotency
-            .operation("o")
-            .key("k")
-            .no_payload()
+            .calling("o")
             .run_transaction(async || Ok::<_, Declined>(Transaction::new(1_u8).items(items)));
         assert_eq!(invalid(&crates(result.await)), expected);
     }

@@ -4,7 +4,7 @@ use dynamodb_idempotency::{Call, ErrorKind, Outcome, Transaction};
 
 use super::Transferred;
 use crate::support::effects::{count, debit};
-use crate::support::{Act, Gate, Link, Store, kind};
+use crate::support::{Act, Charging, Gate, Link, Store, kind};
 
 /// As `transfer`, of what may not be there; with an answer for that.
 async fn pay(operation: Call, table: &str, answer: Option<&'static str>) -> Transferred {
@@ -25,7 +25,7 @@ async fn an_answer_for_a_failed_condition_is_stored_and_replayed() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     store.deposit("alice", 3).await;
-    let transfers = || idempotency.operation("transfers").key("k").no_payload();
+    let transfers = || idempotency.calling("transfers");
     let refused = Some("insufficient funds");
     let first = pay(transfers(), store.table(), refused).await.unwrap();
     assert_eq!(first, Outcome::Executed("insufficient funds".to_owned()));
@@ -43,7 +43,7 @@ async fn a_repeat_whose_condition_would_fail_by_now_gets_the_answer() {
     let (store, link) = (Store::open().await, Link::default());
     let idempotency = store.over(&link);
     store.deposit("alice", 5).await;
-    let transfers = || idempotency.operation("transfers").key("k").no_payload();
+    let transfers = || idempotency.calling("transfers");
     let refused = Some("insufficient funds");
     let first = pay(transfers(), store.table(), refused).await.unwrap();
     assert_eq!(first, Outcome::Executed("paid".to_owned()));
@@ -57,7 +57,7 @@ async fn a_repeat_whose_condition_would_fail_by_now_gets_the_answer() {
 async fn a_failed_condition_without_an_answer_leaves_nothing() {
     let store = Store::open().await;
     let idempotency = store.idempotency();
-    let transfers = || idempotency.operation("transfers").key("k").no_payload();
+    let transfers = || idempotency.calling("transfers");
     assert_eq!(kind(pay(transfers(), store.table(), None).await), ErrorKind::ConditionFailed);
     assert_eq!(store.item("transfers#k").await, None);
     store.deposit("alice", 5).await;
@@ -77,12 +77,11 @@ async fn a_refusal_is_final_or_the_earlier_try_is_the_answer() {
     ] {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
         store.deposit("alice", 5).await;
-        let idempotency = store.over(&link);
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         link.wire.next("TransactWriteItems", refusal());
         let held = Gate::default();
         link.wire.next("PutItem", Act::HoldRequest(held.clone()));
-        let first = pay(idempotency.operation("o").key("k").no_payload(), store.table(), answer);
+        let first = pay(store.over(&link).calling("o"), store.table(), answer);
         let (first, ()) = tokio::join!(first, async {
             held.reached().await;
             if arrives_first {

@@ -9,7 +9,7 @@ use super::records::AN_HOUR;
 use super::{ran, transfer};
 use crate::loss::commit_doubt::remove;
 use crate::support::raw::{Item, number, status};
-use crate::support::{Act, Gate, Link, Runs, Store, charge_held, executed, kind, raw};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, charge_held, executed, kind, raw};
 
 fn hasty(store: &Store, link: &Link) -> Idempotency {
     let timeout = Duration::from_millis(300);
@@ -21,8 +21,7 @@ async fn one_that_has_landed_unheard_is_found_to_have() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = hasty(&store, &link);
     link.wire.every("TransactWriteItems", Act::LoseResponse);
-    let outcome =
-        transfer(idempotency.operation("o").key("k").no_payload(), store.table(), &runs).await;
+    let outcome = transfer(idempotency.calling("o"), store.table(), &runs).await;
     assert_eq!(outcome.unwrap(), ran(1));
     assert_eq!((link.wire.count("PutItem"), store.counted("effect").await), (1, 1));
 }
@@ -52,7 +51,7 @@ async fn one_whose_record_was_deleted_or_released_is_unknown() {
         let (idempotency, lost) = (builder.build().unwrap(), Gate::default());
         link.wire.next("TransactWriteItems", Act::HoldResponse(lost.clone()));
         link.wire.every("TransactWriteItems", Act::LoseRequest);
-        let operation = idempotency.operation("o").key("k").no_payload();
+        let operation = idempotency.calling("o");
         let transferring = transfer(operation, store.table(), &runs);
         let (result, ()) = tokio::join!(transferring, remove(&store, "o", &lost, is_deleted));
         assert_eq!(kind(result), ErrorKind::OutcomeUnknown, "{is_deleted}");
@@ -88,7 +87,7 @@ impl Before {
         if let Some(fault) = fault {
             link.wire.next(if planted.is_some() { "UpdateItem" } else { "PutItem" }, fault);
         }
-        let operation = || idempotency.operation("o").key("k").no_payload();
+        let operation = || idempotency.calling("o");
         let result = transfer(operation(), store.table(), &runs).await;
         // If no record is required, the transaction may have been applied and its record deleted.
         let is_known = planted.is_some();
@@ -150,9 +149,7 @@ async fn one_that_was_given_up_leaves_a_slow_owner_its_record() {
     let first = charge_held(first, &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let second =
-            transfer(taker.operation("transfers").key("k").no_payload(), store.table(), &runs)
-                .await;
+        let second = transfer(taker.calling("transfers"), store.table(), &runs).await;
         assert_eq!(kind(second), ErrorKind::Unavailable);
         gate.open();
     });
@@ -166,8 +163,7 @@ async fn one_that_never_gets_through_has_not_happened() {
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let idempotency = hasty(&store, &link);
         link.wire.every("TransactWriteItems", act);
-        let result =
-            transfer(idempotency.operation("o").key("k").no_payload(), store.table(), &runs).await;
+        let result = transfer(idempotency.calling("o"), store.table(), &runs).await;
         assert_eq!(kind(result), ErrorKind::Unavailable);
         assert_eq!(store.item("o#k").await, None);
     }
@@ -178,8 +174,7 @@ async fn a_delayed_request_changes_nothing() {
     let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
     let (idempotency, gate) = (store.over(&link), Gate::default());
     link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
-    let outcome =
-        transfer(idempotency.operation("o").key("k").no_payload(), store.table(), &runs).await;
+    let outcome = transfer(idempotency.calling("o"), store.table(), &runs).await;
     assert_eq!(outcome.unwrap(), ran(1));
     let before = store.record("o#k").await;
     gate.open();

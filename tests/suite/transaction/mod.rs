@@ -10,7 +10,7 @@ use futures::future::join_all;
 
 use crate::support::effects::count;
 use crate::support::raw::{number, status};
-use crate::support::{Act, Declined, Link, Runs, Store, charge, kind};
+use crate::support::{Act, Charging, Declined, Link, Runs, Store, charge, kind};
 
 type Transferred = Result<Outcome<String>, RunError<Declined>>;
 
@@ -32,7 +32,7 @@ fn ran(run: u32) -> Outcome<String> {
 async fn it_takes_one_round_trip_and_its_repeat_one() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let idempotency = store.over(&link);
-    let transfers = || idempotency.operation("transfers").key("k").no_payload();
+    let transfers = || idempotency.calling("transfers");
     assert_eq!(transfer(transfers(), store.table(), &runs).await.unwrap(), ran(1));
     assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
     let record = store.record("transfers#k").await;
@@ -52,9 +52,7 @@ async fn it_takes_one_round_trip_and_its_repeat_one() {
 async fn of_many_at_once_one_happens_and_all_get_its_answer() {
     let (store, runs) = (Store::open().await, Runs::default());
     let idempotency = store.builder(&Link::default()).build().unwrap();
-    let callers = (0..32).map(|_| {
-        transfer(idempotency.operation("transfers").key("k").no_payload(), store.table(), &runs)
-    });
+    let callers = (0..32).map(|_| transfer(idempotency.calling("transfers"), store.table(), &runs));
     let outcomes: Vec<_> = join_all(callers).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(outcomes.iter().filter(|outcome| !outcome.is_replayed()).count(), 1);
     let first = outcomes[0].clone().into_inner();
@@ -89,7 +87,7 @@ async fn a_lost_response_applies_it_once() {
             let (store, runs) = (Store::open().await, Runs::default());
             link.wire.next("TransactWriteItems", act);
             let idempotency = store.over(&link);
-            let transfers = || idempotency.operation("transfers").key("k").no_payload();
+            let transfers = || idempotency.calling("transfers");
             assert_eq!(transfer(transfers(), store.table(), &runs).await.unwrap(), ran(1));
             assert_eq!(store.counted("effect").await, 1);
             assert_eq!(link.wire.requests(), ["TransactWriteItems", "TransactWriteItems"]);
@@ -106,9 +104,7 @@ async fn one_whose_token_is_forgotten_recognises_itself() {
     let used = Act::Answer(400, "IdempotentParameterMismatchException");
     link.wire.next("TransactWriteItems", used);
     let idempotency = store.over(&link);
-    let outcome =
-        transfer(idempotency.operation("transfers").key("k").no_payload(), store.table(), &runs)
-            .await;
+    let outcome = transfer(idempotency.calling("transfers"), store.table(), &runs).await;
     assert_eq!(outcome.unwrap(), ran(1));
     assert_eq!(store.counted("effect").await, 1);
 }

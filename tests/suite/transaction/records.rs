@@ -9,7 +9,7 @@ use super::{Transferred, ran, transfer};
 use crate::support::effects::row;
 use crate::support::raw::{number, status};
 use crate::support::{
-    Declined, Gate, Link, Runs, Store, charge_held, executed, kind, raw, replayed,
+    Charging, Declined, Gate, Link, Runs, Store, charge_held, executed, kind, raw, replayed,
 };
 
 pub(super) const AN_HOUR: i64 = 3600;
@@ -19,8 +19,8 @@ async fn a_live_lease_is_respected_and_waited_for() {
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let gate = Gate::default();
     let (owner, idempotency) = (store.idempotency(), store.over(&link));
-    let transfers = || idempotency.operation("transfers").key("k").no_payload();
-    let first = charge_held(owner.operation("transfers").key("k").no_payload(), &runs, &gate);
+    let transfers = || idempotency.calling("transfers");
+    let first = charge_held(owner.calling("transfers"), &runs, &gate);
     let wait = InProgress::Wait { timeout: Duration::from_secs(60) };
     let (first, waited) = tokio::join!(first, async {
         gate.reached().await;
@@ -46,10 +46,10 @@ async fn a_lease_that_is_over_is_taken_over_and_its_owner_gets_the_answer() {
     let (store, gate, runs) = (Store::open().await, Gate::default(), Runs::default());
     let link = Link::later(AN_HOUR);
     let (owner, taker) = (store.idempotency(), store.over(&link));
-    let first = charge_held(owner.operation("transfers").key("k").no_payload(), &runs, &gate);
+    let first = charge_held(owner.calling("transfers"), &runs, &gate);
     let (first, ()) = tokio::join!(first, async {
         gate.reached().await;
-        let transfers = taker.operation("transfers").key("k").no_payload();
+        let transfers = taker.calling("transfers");
         assert_eq!(transfer(transfers, store.table(), &Runs::default()).await.unwrap(), ran(1));
         assert_eq!(link.wire.requests(), ["TransactWriteItems", "TransactWriteItems"]);
         gate.open();
@@ -124,8 +124,7 @@ async fn a_kept_error_is_replayed() {
     let store = Store::open().await;
     let json = serde_json::to_string(&Declined { run: 7 }).unwrap();
     store.put(raw::with(raw::failed("o#k"), "response", raw::answer("json", &json))).await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("o").key("k").no_payload().replay_errors::<Declined>();
+    let operation = store.idempotency().calling("o").replay_errors::<Declined>();
     let transaction = async || Ok(Transaction::new("paid".to_owned()));
     let result = operation.run_transaction(transaction).await;
     assert!(matches!(result, Err(RunError::Handler(Declined { run: 7 }))), "{result:?}");

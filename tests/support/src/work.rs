@@ -17,6 +17,9 @@ pub trait Charging {
 
     /// With this policy.
     fn charging_by(&self, policy: impl FnOnce(Policy) -> Policy) -> Call;
+
+    /// In another scope.
+    fn calling(&self, scope: &str) -> Call;
 }
 
 impl Charging for Idempotency {
@@ -27,6 +30,10 @@ impl Charging for Idempotency {
     fn charging_by(&self, policy: impl FnOnce(Policy) -> Policy) -> Call {
         let operation = self.operation("charge").policy(policy).expect("the policy is right");
         operation.key("k").no_payload()
+    }
+
+    fn calling(&self, scope: &str) -> Call {
+        self.operation(scope).key("k").no_payload()
     }
 }
 
