@@ -13,7 +13,7 @@ use crate::bodies::Kind;
 use crate::sizes::{KIB, parts_of};
 use crate::support::effects::count;
 use crate::support::raw::{self, Item, number, status, text};
-use crate::support::{Act, Charging, Gate, Link, Runs, Store, kind};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, caller, caller_on, kind};
 
 /// What takes three parts.
 const LENGTH: usize = 90 * KIB;
@@ -86,8 +86,7 @@ async fn parts_lie_in_tables_of_other_shapes_too() {
 /// In so long a scope no part has a key: such an answer stays in its record.
 #[tokio::test]
 async fn a_scope_without_room_for_parts_keeps_answers_in_records() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let scope = "s".repeat(2000);
     for (length, is_stored) in [(20 * KIB, true), (700 * KIB, false)] {
         let run = async || {
@@ -107,8 +106,7 @@ async fn a_scope_without_room_for_parts_keeps_answers_in_records() {
 #[tokio::test]
 async fn a_part_that_fails_is_written_again_and_no_other() {
     for act in [Act::THROTTLE, Act::SERVER_ERROR, Act::LoseRequest, Act::LoseResponse] {
-        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-        let idempotency = store.over(&link);
+        let (_store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
         link.wire.next("PutItem", Act::Deliver);
         link.wire.next("PutItem", Act::Deliver);
         link.wire.next("PutItem", act);
@@ -120,8 +118,7 @@ async fn a_part_that_fails_is_written_again_and_no_other() {
 
 #[tokio::test]
 async fn a_completion_that_is_tried_again_does_not_write_its_parts_again() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let idempotency = store.over(&link);
+    let (_store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
     for _ in 0..4 {
         link.wire.next("PutItem", Act::Deliver);
     }
@@ -135,8 +132,7 @@ async fn a_completion_that_is_tried_again_does_not_write_its_parts_again() {
 /// A completed operation must never be reported as not executed.
 #[tokio::test]
 async fn an_answer_whose_parts_are_denied_completes_with_the_reason() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
     link.wire.parts(Act::Answer(400, "AccessDeniedException"));
     assert!(matches!(run_for(&idempotency, &runs, TOO_LARGE).await, Ok(Outcome::Executed(_))));
     // Acquire, complete, and of the parts at most those that are written at once.
@@ -290,8 +286,7 @@ async fn a_committed_answer_that_fits_no_record_is_an_error_before_anything_is_w
 
 #[tokio::test]
 async fn a_hooks_answer_and_a_failure_may_be_large() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     store.put(raw::abandoned("charge#k")).await;
     let found = answer(7, LENGTH);
     for expected in [Outcome::Reconciled(found.clone()), Outcome::Replayed(found.clone())] {

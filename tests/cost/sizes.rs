@@ -9,7 +9,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::bodies::Kind;
 use crate::support::raw::{Item, status};
-use crate::support::{Charging, Gate, Link, Runs, Store, kind};
+use crate::support::{Charging, Gate, Link, Runs, caller, caller_on, kind};
 
 pub(crate) const KIB: usize = 1024;
 
@@ -101,8 +101,7 @@ pub(crate) fn parts_of(record: &Item) -> Option<usize> {
 
 #[tokio::test]
 async fn an_answer_of_any_size_and_kind_comes_back_byte_for_byte() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (_store, _, idempotency) = caller().await;
     for bytes in [0, 200, KIB, 8 * KIB, 10 * KIB, 100 * KIB, 390 * KIB, 1024 * KIB, 5120 * KIB] {
         for kind in Kind::ALL {
             let (key, body) = (format!("{kind:?}-{bytes}"), kind.bytes(bytes));
@@ -118,8 +117,7 @@ async fn an_answer_of_any_size_and_kind_comes_back_byte_for_byte() {
 
 #[tokio::test]
 async fn a_functions_answer_of_any_size_comes_back() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (_store, _, idempotency) = caller().await;
     for length in [10, 2 * KIB, 300 * KIB, 3 << 20] {
         // As JSON: quotes and backslashes are escaped, and nothing of it compresses well.
         let noise = Kind::Random.bytes(length);
@@ -141,8 +139,7 @@ async fn a_functions_answer_of_any_size_comes_back() {
 
 #[tokio::test]
 async fn the_smallest_form_is_chosen_and_small_answers_can_be_read() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     for (kind, bytes, stored) in [
         (Kind::Json, 200, (None, None)),
         (Kind::Json, 600, (None, None)),
@@ -161,8 +158,7 @@ async fn the_smallest_form_is_chosen_and_small_answers_can_be_read() {
 
 #[tokio::test]
 async fn an_answer_that_is_compressed_already_is_stored_as_it_is() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     // It would compress, but its type says that it is not worth trying.
     let body = Bytes::from(Kind::Json.bytes(4 * KIB));
     let handler = tower::service_fn(move |_: Request<Full<Bytes>>| {
@@ -178,8 +174,7 @@ async fn an_answer_that_is_compressed_already_is_stored_as_it_is() {
 
 #[tokio::test]
 async fn a_small_answer_takes_no_request_more_and_a_large_one_a_request_a_part() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (_store, link, _, idempotency) = caller_on(Link::default()).await;
     let cases = [(1000, 0), (100 * KIB, 4), (390 * KIB, 9)];
     for (bytes, parts) in cases {
         let (key, body) = (bytes.to_string(), Kind::Random.bytes(bytes));
@@ -215,8 +210,7 @@ async fn run(
 #[tokio::test]
 async fn an_answer_over_the_limit_completes_with_the_reason() {
     for length in [KIB * KIB, 100 * KIB] {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let idempotency = store.over(&link);
+        let (store, link, runs, idempotency) = caller_on(Link::default()).await;
         let small = |policy: Policy| policy.max_answer_bytes(64 * KIB);
         assert_eq!(run(&idempotency, small, &runs, length).await.unwrap().len(), length);
         assert_eq!(link.wire.requests(), ["PutItem", "PutItem"], "it is not sent in vain");
@@ -231,8 +225,7 @@ async fn an_answer_over_the_readers_own_limit_is_not_read() {
     let off = |policy: Policy| policy.compression(Compression::Off);
     for (length, writer) in [(2 * KIB * KIB, Compression::Auto), (2 * KIB * KIB, Compression::Off)]
     {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let idempotency = store.over(&link);
+        let (_store, link, runs, idempotency) = caller_on(Link::default()).await;
         run(&idempotency, |policy| policy.compression(writer), &runs, length).await.unwrap();
         link.wire.forget();
         let small = |policy| off(policy).max_answer_bytes(KIB * KIB);
@@ -246,8 +239,7 @@ async fn an_answer_over_the_readers_own_limit_is_not_read() {
 
 #[tokio::test]
 async fn the_threshold_for_parts_is_the_callers_to_choose() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     for (above, parts) in [(0, Some(1)), (600, Some(1)), (700, None), (100_000, None)] {
         let large = LargeAnswers::InParts { above };
         let policy = |policy: Policy| policy.large_answers(large).compression(Compression::Off);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dynamodb_idempotency::policy::Lease;
 use dynamodb_idempotency::{Policy, RunError};
 
-use crate::support::{Charging, Link, Runs, Store, charge, is_in_progress};
+use crate::support::{Charging, Link, Runs, Store, caller_on, charge, is_in_progress};
 
 /// The write units of an operation with some steps of 1 KB, whose names have 8 bytes.
 struct Cost {
@@ -58,8 +58,7 @@ async fn steps_of_1_kb_cost_two_units_and_those_of_their_notes() {
 
 #[tokio::test]
 async fn a_takeover_reads_each_item_once_and_eventually_consistent() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (_store, link, _, idempotency) = caller_on(Link::default()).await;
     let run = async |fails: bool| {
         let running = idempotency.charging().run(async |execution| {
             for number in 0..100 {

@@ -6,7 +6,9 @@ use dynamodb_idempotency::policy::{Failure, FirstRequest};
 use dynamodb_idempotency::{Call, ErrorKind, Idempotency, Policy};
 
 use crate::support::raw::{self, n, with};
-use crate::support::{Act, Charging, Link, Runs, Store, charge, executed, kind, replayed};
+use crate::support::{
+    Act, Charging, Link, Runs, Store, caller_on, charge, executed, kind, replayed,
+};
 
 const READ_FIRST: FirstRequest = FirstRequest::Read;
 const CONSISTENT: FirstRequest = FirstRequest::ConsistentRead;
@@ -22,8 +24,7 @@ fn on(idempotency: &Idempotency, acquire: FirstRequest) -> Call {
 #[tokio::test]
 async fn reading_first_a_replay_writes_nothing_and_a_first_run_reads_once() {
     for acquire in [READ_FIRST, CONSISTENT] {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let idempotency = store.over(&link);
+        let (_store, link, runs, idempotency) = caller_on(Link::default()).await;
         assert_eq!(charge(on(&idempotency, acquire), &runs).await.unwrap(), executed(1, 1));
         assert_eq!(link.wire.requests(), ["GetItem", "PutItem", "PutItem"]);
         link.wire.forget();

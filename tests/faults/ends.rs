@@ -42,8 +42,8 @@ fn words(steps: &[Step]) -> String {
     steps.iter().map(Step::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// What each call returned, with the caller whose answer it is; then the record and its attempt, and the
-/// caller whose effect is in the table.
+/// What each call returned, with the caller whose answer it is; then the record and its attempt, the
+/// caller whose effect is in the table, and how often each step ran.
 fn describe(simulation: &Simulation) -> String {
     let mut text = String::new();
     for (caller, outcome) in simulation.outcomes.iter().enumerate() {
@@ -57,7 +57,8 @@ fn describe(simulation: &Simulation) -> String {
         let attempt = record["attempt"]["N"].as_str().unwrap_or_default();
         let effect = world.store.items().values().find_map(|item| item.get("by")?["S"].as_str());
         let effect = effect.map(|by| format!(" effect({by})"));
-        text + status + ":" + attempt + &effect.unwrap_or_default()
+        let steps = world.steps.iter().map(|(step, runs)| format!(" {step}*{runs}"));
+        text + status + ":" + attempt + &effect.unwrap_or_default() + &steps.collect::<String>()
     })
 }
 
@@ -180,6 +181,33 @@ ends! {
     an_owner_whose_renewal_finds_the_lease_taken_has_lost_it:
         "renewed_goes_on: A.start A.deliver pause:9000 B.start B.deliver B.deliver A.wake A.deliver A.succeed A.deliver" => "A=LeaseLost PENDING:2",
 
+    a_waiting_call_gets_what_the_running_one_leaves:
+        "in_progress_wait: A.start A.deliver B.start B.deliver tick B.wake A.succeed A.deliver B.deliver" => "A=executed(A) B=replayed(A) COMPLETED:1",
+        "in_progress_wait: A.start A.deliver B.start B.deliver tick B.wake A.fail A.deliver B.deliver B.deliver B.succeed B.deliver" => "A=failed B=executed(B) COMPLETED:2",
+        "in_progress_wait: A.start A.deliver A.die B.start B.deliver pause:33000 B.wake B.deliver B.deliver B.succeed B.deliver" => "A=dropped B=executed(B) COMPLETED:2",
+        "in_progress_wait: A.start A.deliver B.start B.deliver tick B.wake B.deliver" => "B=InProgress PENDING:1",
+    an_attempt_that_failed_meanwhile_counts:
+        "retain skews=0,0,0: A.start A.deliver A.fail A.deliver B.start B.deliver C.start C.deliver C.deliver C.fail C.deliver B.deliver" => "A=failed B=Failed C=failed FAILED:2",
+    a_retained_failure_may_be_followed_by_a_success:
+        "retain skews=0,0,0: A.start A.deliver A.fail A.deliver B.start B.deliver B.deliver B.succeed B.deliver C.start C.deliver" => "A=failed B=executed(B) C=replayed(B) COMPLETED:2",
+    an_answer_of_a_hook_whose_write_was_lost_is_written_once:
+        "reconcile: A.start A.deliver A.die pause:33000 B.start B.deliver B.lose-reply B.deliver" => "A=dropped B=reconciled(B) COMPLETED:1",
+        "reconcile: A.start A.deliver A.die pause:33000 B.start B.deliver B.lose B.deliver tick B.wake B.deliver" => "A=dropped B=reconciled(B) COMPLETED:1",
+        "reconcile: A.start A.deliver A.die pause:33000 B.start B.deliver B.5xx B.deliver tick B.wake B.deliver" => "A=dropped B=reconciled(B) COMPLETED:1",
+
+    // Whoever continues finds what the last owner stored.
+    an_owner_that_dies_is_followed_at_the_first_step_that_is_not_stored:
+        "steps: A.start A.deliver A.die pause:33000 B.start B.deliver B.deliver B.deliver B.deliver B.succeed B.deliver" => "A=dropped B=executed(B) COMPLETED:2 one*2 two*1",
+        "steps: A.start A.deliver A.deliver A.die pause:33000 B.start B.deliver B.deliver B.deliver B.succeed B.deliver" => "A=dropped B=executed(B) COMPLETED:2 one*1 two*2",
+        "steps: A.start A.deliver A.deliver A.deliver A.die pause:33000 B.start B.deliver B.deliver B.succeed B.deliver" => "A=dropped B=executed(B) COMPLETED:2 one*1 two*1",
+        "steps: A.start A.deliver A.deliver A.deliver A.succeed A.die pause:33000 B.start B.deliver B.deliver B.succeed B.deliver" => "A=dropped B=executed(B) COMPLETED:2 one*1 two*1",
+    a_failure_keeps_a_record_with_steps:
+        "steps: A.start A.deliver A.deliver A.deliver A.fail A.deliver B.start B.deliver B.deliver B.succeed B.deliver" => "A=failed B=executed(B) COMPLETED:2 one*1 two*1",
+    a_late_step_changes_nothing_of_a_record_that_another_holds:
+        "steps: A.start A.deliver A.hang pause:33000 B.start B.deliver B.deliver B.deliver arrive:0 B.deliver B.succeed B.deliver" => "B=executed(B) COMPLETED:2 one*2 two*1",
+    an_owner_never_misses_a_step_that_was_stored_before_it_took_over:
+        "steps: A.start A.deliver A.hang pause:33000 A.wake B.start B.deliver arrive:0 B.deliver tick B.wake B.deliver B.deliver B.succeed B.deliver" => "A=LeaseExpired B=executed(B) COMPLETED:2 one*1 two*1",
+
     // A handler goes no further than its lease, by whichever clock that is over first.
     a_handler_is_stopped_when_its_lease_is_over_by_either_clock:
         "release: A.start A.deliver tick tick A.wake" => "A=LeaseExpired PENDING:1",
@@ -211,6 +239,8 @@ ends! {
         "release: A.start A.deliver A.succeed A.jump:3600000 A.lose tick A.wake A.deliver" => "A=executed(A) COMPLETED:1",
     a_release_is_given_up_in_time_though_the_clock_was_set_back:
         "release: A.start A.deliver A.fail A.jump:-300000 A.hang tick A.wake" => "A=failed PENDING:1",
+    a_fast_clock_and_a_crash_in_the_first_round_trip_lock_no_key_for_longer_than_the_lease:
+        "owner_fast skews=300000,0: A.start A.deliver A.lose-reply A.die pause:33000 B.start B.deliver B.deliver" => "A=dropped PENDING:2",
     the_stores_time_decides_whatever_the_takers_clock_says:
         "taker_fast skews=0,300000: A.start A.deliver B.start B.deliver" => "B=InProgress PENDING:1",
         "taker_slow skews=0,-300000: A.start A.deliver A.die pause:33000 B.start B.deliver B.deliver" => "A=dropped PENDING:2",
@@ -231,6 +261,12 @@ ends! {
         "commit: A.start A.late A.deliver A.deliver A.succeed A.late tick A.wake A.late A.deliver A.deliver B.start B.deliver B.deliver B.fail B.deliver arrive:0 arrive:0 arrive:0" => "A=failed(Unavailable) B=failed RELEASED:2",
     the_attempt_that_takes_over_commits_once_for_both:
         "commit: A.start A.deliver A.succeed A.hang A.die pause:33000 B.start B.deliver B.deliver B.succeed B.deliver arrive:0" => "A=dropped B=executed(B) COMPLETED:2 effect(B)",
+    a_transaction_that_was_applied_is_found_to_be:
+        "transaction: A.start A.lose-reply tick A.wake A.deliver" => "A=executed(A) COMPLETED:1 effect(A)",
+        "transaction: A.start A.late tick A.wake A.deliver arrive:0" => "A=executed(A) COMPLETED:1 effect(A)",
+    a_transaction_of_which_nothing_is_known_is_an_error_that_says_so:
+        "transaction: A.start A.hang tick A.wake A.deliver arrive:0" => "A=OutcomeUnknown RELEASED:0",
+        "transaction: A.start A.hang tick A.wake A.deliver B.start B.deliver B.deliver" => "A=OutcomeUnknown B=executed(B) COMPLETED:1 effect(B)",
 
     // An outage.
     a_store_that_is_out_of_reach_runs_nothing:
@@ -244,6 +280,8 @@ ends! {
     an_unprotected_failure_leaves_nothing_behind:
         "fail_open: A.start A.lose A.lose A.fail A.deliver" => "A=failed no record",
         "fail_open: A.start A.lose-reply A.lose A.fail A.deliver" => "A=failed RELEASED:1",
+    no_call_runs_unprotected_after_its_read_showed_an_owner:
+        "read_first_open: A.start A.deliver A.deliver B.start B.deliver B.lose B.lose B.lose" => "B=Unavailable PENDING:1",
     a_transaction_in_the_way_is_no_outage:
         "fail_open: A.start A.deliver B.start B.conflict B.deliver" => "B=InProgress PENDING:1",
 }

@@ -2,6 +2,7 @@
 //! each caller. It is thread-local because the SDK requires `Send` of everything that a client owns.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
@@ -109,6 +110,8 @@ pub(crate) struct World {
     /// Requests that can still arrive after their caller stopped waiting.
     pub(crate) late: Vec<Request>,
     pub(crate) ledger: Ledger,
+    /// How often each step ran.
+    pub(crate) steps: BTreeMap<String, u32>,
     /// Whether handlers continue after their leases have expired.
     pub(crate) handlers_continue: bool,
     /// All requests and responses, for the differential test.
@@ -144,6 +147,7 @@ pub(crate) fn begin(skews: &[i64], phase: i64, jitter: Option<u64>) {
         callers: skews.iter().map(|&skew| Caller { skew, ..Caller::default() }).collect(),
         late: Vec::new(),
         ledger: Ledger::new(skews.len()),
+        steps: BTreeMap::new(),
         handlers_continue: false,
         exchanges: KEEP_EXCHANGES.get().then(Vec::new),
     };
@@ -300,6 +304,7 @@ impl World {
     /// A handler runs a step.
     pub(crate) fn begin_step(&mut self, caller: usize, step: &str) {
         let now = self.now();
+        *self.steps.entry(step.to_owned()).or_default() += 1;
         self.ledger.step_started(caller, now, step, self.store.record());
     }
 

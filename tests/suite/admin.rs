@@ -11,7 +11,8 @@ use dynamodb_idempotency::{ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, map, n, s, with};
 use crate::support::{
-    Act, Charging, Gate, Link, LocalClock, Runs, Store, charge, charge_held, executed,
+    Act, Charging, Gate, Link, LocalClock, Runs, Store, caller, caller_on, charge, charge_held,
+    executed,
 };
 
 async fn seen(idempotency: &Idempotency, key: &str) -> StoredRecord {
@@ -79,8 +80,7 @@ async fn a_lease_is_judged_by_the_stores_time() {
 
 #[tokio::test]
 async fn what_was_seen_is_released_and_the_key_is_free() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     store.put(raw::abandoned("charge#k")).await;
     let record = seen(&idempotency, "k").await;
     assert!(matches!(idempotency.admin().release(&record).await.unwrap(), Released::Released));
@@ -94,8 +94,7 @@ async fn what_was_seen_is_released_and_the_key_is_free() {
 /// Whatever a record has become since it was seen, it stays.
 #[tokio::test]
 async fn what_has_changed_since_is_never_released() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     let (pending, failed) = (raw::abandoned("charge#k"), raw::failed("charge#k"));
     let step = map("reserve", s("1"));
     let cases: [(&Item, Item); 6] = [
@@ -124,8 +123,7 @@ async fn what_has_changed_since_is_never_released() {
 
 #[tokio::test]
 async fn dangers_are_refused_before_anything_is_sent() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     let stepped = with(raw::abandoned("charge#k"), "steps", map("reserve", s("1")));
     for item in [raw::pending("charge#k"), raw::completed("charge#k", "1"), stepped] {
         store.put(item.clone()).await;
@@ -138,8 +136,7 @@ async fn dangers_are_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_release_without_a_response_reports_an_unknown_outcome() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::without_retries()).await;
     for act in [Act::LoseRequest, Act::LoseResponse, Act::SERVER_ERROR] {
         store.put(raw::abandoned("charge#k")).await;
         let record = seen(&idempotency, "k").await;
@@ -151,8 +148,7 @@ async fn a_release_without_a_response_reports_an_unknown_outcome() {
 
 #[tokio::test]
 async fn a_release_whose_first_try_was_executed_is_done() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     store.put(raw::abandoned("charge#k")).await;
     let record = seen(&idempotency, "k").await;
     link.wire.next("UpdateItem", Act::LoseResponse);
@@ -164,8 +160,7 @@ async fn a_release_whose_first_try_was_executed_is_done() {
 /// So a call that finds its own id in a RELEASED record knows that its own write was applied.
 #[tokio::test]
 async fn a_release_by_hand_leaves_an_owner_that_no_call_has() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     store.put(raw::abandoned("charge#k")).await;
     let record = seen(&idempotency, "k").await;
     let mut owners = vec![record.owner.clone()];

@@ -14,7 +14,7 @@ use dynamodb_idempotency::{
 };
 
 use crate::support::raw::{self, Item, n, s, with};
-use crate::support::{Act, Charging, Link, Runs, Store, charge, executed, kind};
+use crate::support::{Act, Charging, Link, Runs, Store, caller_on, charge, executed, kind};
 
 /// What a call says to a deployment that cannot work; nothing may run.
 async fn misconfigured(idempotency: &Idempotency) -> String {
@@ -278,8 +278,7 @@ const DAYS: Duration = Duration::from_secs(48 * 3600);
 
 #[tokio::test]
 async fn calls_that_cannot_be_right() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (_store, link, _, idempotency) = caller_on(Link::default()).await;
     let charge_of = || idempotency.operation("charge");
     let unserializable = std::collections::HashMap::from([((1, 2), 3)]);
     let tiny = Lease::Fixed(Duration::from_millis(1));
@@ -331,8 +330,7 @@ async fn a_payload_with_a_number_that_json_does_not_have_is_refused() {
         Tuple(u8, f32),
         Named { of: f32 },
     }
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (_store, link, _, idempotency) = caller_on(Link::default()).await;
     let call = || idempotency.operation("charge").key("k");
     for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
         let order = Order { lines: vec![("a".to_owned(), Some(number))] };

@@ -4,7 +4,7 @@
 use dynamodb_idempotency::{Error, Idempotency, Transaction};
 
 use crate::support::effects::{count, put, row};
-use crate::support::{Charging, Link, Store, in_record};
+use crate::support::{Charging, Link, Store, caller_on, in_record};
 
 const KIB: usize = 1024;
 
@@ -75,8 +75,7 @@ async fn the_documented_figures_are_those_of_the_engine() {
 
 #[tokio::test]
 async fn a_repeat_writes_nothing() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     let item = count(store.table(), "effect");
     for _ in 0..2 {
         let done = idempotency

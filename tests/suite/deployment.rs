@@ -14,7 +14,7 @@ use crate::support::access::{Access, CONTRACT, GRANTED};
 use crate::support::effects::count;
 use crate::support::raw::{self, n, with};
 use crate::support::{
-    Act, Gate, Link, LocalClock, Runs, Store, charge, charge_held, decline, handlers,
+    Act, Gate, Link, LocalClock, Runs, Store, caller_on, charge, charge_held, decline, handlers,
 };
 
 /// Every kind of request that the crate sends on behalf of a function (in all of the suite, the wire
@@ -22,8 +22,7 @@ use crate::support::{
 /// retain a failure, read in doubt, take over, reconcile, replace, correct a timestamp, renew, step, commit, and a
 /// whole operation as one transaction.
 async fn representative_runs(scope: Scope) -> BTreeSet<Access> {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
     let operation = |key: &str| idempotency.operation(scope.clone()).key(key).no_payload();
     let with_policy = |key: &str, change: &dyn Fn(Policy) -> Policy| {
         idempotency.operation(scope.clone()).policy(change).unwrap().key(key).no_payload()

@@ -3,7 +3,7 @@
 use dynamodb_idempotency::policy::Failure;
 use dynamodb_idempotency::{DerivedKey, Idempotency, Scope};
 
-use crate::support::{Link, Runs, Store, handlers};
+use crate::support::{Link, Runs, Store, caller, handlers};
 
 /// The keys that each run of an operation derives; the runs before the last fail.
 async fn derived(idempotency: &Idempotency, scope: Scope, key: &str, runs: u32) -> Vec<DerivedKey> {
@@ -61,8 +61,7 @@ async fn the_same_key_after_the_retention_derives_the_same_key() {
 
 #[tokio::test]
 async fn another_key_scope_or_tenant_derives_another_key() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (_store, _, idempotency) = caller().await;
     let mut all = Vec::new();
     for (scope, key) in [
         (Scope::new("charge"), "k"),

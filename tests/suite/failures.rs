@@ -12,8 +12,8 @@ use futures::FutureExt;
 
 use crate::support::raw::{number, status, with};
 use crate::support::{
-    Act, Charging, Declined, Gate, Link, Runs, Store, charge, decline, decline_kept, executed,
-    handlers, in_record, kind, raw, replayed,
+    Act, Charging, Declined, Link, Runs, Store, caller, charge, decline, decline_kept, executed,
+    handlers, in_record, kind, raw,
 };
 
 fn with_failure(idempotency: &Idempotency, failure: Failure) -> Call {
@@ -26,8 +26,7 @@ fn keyed(idempotency: &Idempotency, failure: Failure) -> KeyedOperation {
 
 #[tokio::test]
 async fn a_released_failure_leaves_a_record_without_an_owner() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     for run in 1..=3 {
         let failed = decline(idempotency.charging(), &runs).await;
         assert_eq!(handlers(failed), Declined { run });
@@ -63,8 +62,7 @@ async fn a_released_record_outlives_every_late_request_and_its_lease() {
 
 #[tokio::test]
 async fn runs_that_were_released_do_not_count_for_max_attempts() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     for _ in 0..3 {
         handlers(decline(idempotency.charging(), &runs).await);
     }
@@ -81,8 +79,7 @@ async fn runs_that_were_released_do_not_count_for_max_attempts() {
 
 #[tokio::test]
 async fn retained_failures_count_attempts_and_stop_at_the_limit() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let retain = Failure::Retain { max_attempts: 3 };
     for attempt in 1..=3 {
         let failed = decline(with_failure(&idempotency, retain), &runs).await;
@@ -96,37 +93,8 @@ async fn retained_failures_count_attempts_and_stop_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_retained_failure_may_be_followed_by_success() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
-    let retain = Failure::Retain { max_attempts: 3 };
-    handlers(decline(with_failure(&idempotency, retain), &runs).await);
-    assert_eq!(charge(with_failure(&idempotency, retain), &runs).await.unwrap(), executed(2, 2));
-    assert_eq!(charge(with_failure(&idempotency, retain), &runs).await.unwrap(), replayed(2, 2));
-}
-
-#[tokio::test]
-async fn an_attempt_that_failed_meanwhile_counts() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    store.put(raw::failed("charge#k")).await;
-    let takeover = Gate::default();
-    link.wire.next("UpdateItem", Act::HoldRequest(takeover.clone()));
-    let idempotency = store.over(&link);
-    let retain = Failure::Retain { max_attempts: 2 };
-    let third = charge(with_failure(&idempotency, retain), &runs);
-    let (third, ()) = tokio::join!(third, async {
-        takeover.reached().await;
-        let second = with(raw::failed("charge#k"), "attempt", raw::n(2));
-        store.put(with(second, "owner", raw::s(raw::ANOTHER))).await;
-        takeover.open();
-    });
-    assert_eq!((kind(third), runs.count()), (ErrorKind::Failed, 0));
-}
-
-#[tokio::test]
 async fn a_replayed_error_is_the_same_error_and_nothing_runs() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let operation = || idempotency.charging().replay_errors::<Declined>();
     assert_eq!(handlers(decline_kept(operation(), &runs).await), Declined { run: 1 });
     assert_eq!(store.record("charge#k").await["response"], raw::answer("json", "{\"run\":1}"));
@@ -157,8 +125,7 @@ async fn an_error_whose_serialization_panics_is_kept_without_itself() {
 
 #[tokio::test]
 async fn a_replayed_error_can_have_further_attempts_first() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let retain = Failure::Retain { max_attempts: 2 };
     for run in [1, 2, 2, 2] {
         let call = with_failure(&idempotency, retain).replay_errors::<Declined>();
@@ -169,8 +136,7 @@ async fn a_replayed_error_can_have_further_attempts_first() {
 
 #[tokio::test]
 async fn an_attempt_after_a_kept_error_has_a_record_like_any_other() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let retain = Failure::Retain { max_attempts: 2 };
     let operation = || with_failure(&idempotency, retain).replay_errors::<Declined>();
     handlers(decline_kept(operation(), &runs).await);
@@ -186,8 +152,7 @@ async fn an_attempt_after_a_kept_error_has_a_record_like_any_other() {
 
 #[tokio::test]
 async fn a_failure_kept_without_its_error_stays_failed() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     handlers(decline(with_failure(&idempotency, Failure::Replay), &runs).await);
     let repeat = charge(with_failure(&idempotency, Failure::Replay), &runs).await;
     assert_eq!((kind(repeat), runs.count()), (ErrorKind::Failed, 1));
@@ -225,8 +190,7 @@ async fn panicking(operation: Call, at_once: bool) {
 #[tokio::test]
 async fn a_panic_goes_on_and_frees_the_key() {
     for at_once in [true, false] {
-        let (store, runs) = (Store::open().await, Runs::default());
-        let idempotency = store.idempotency();
+        let (store, runs, idempotency) = caller().await;
         panicking(idempotency.charging(), at_once).await;
         assert!(store.is_released("charge#k").await);
         assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), executed(1, 2));
@@ -235,8 +199,7 @@ async fn a_panic_goes_on_and_frees_the_key() {
 
 #[tokio::test]
 async fn a_panic_counts_as_a_failed_attempt() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let retain = Failure::Retain { max_attempts: 1 };
     panicking(with_failure(&idempotency, retain), false).await;
     let after = charge(with_failure(&idempotency, retain), &runs).await;
@@ -265,8 +228,7 @@ async fn a_failing_release_hides_nothing() {
 
 #[tokio::test]
 async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let refused = idempotency.operation("charge").key("k").payload("bad");
     let outcome = refused.run_with_outcome(async |execution| {
         execution.discard();
@@ -289,9 +251,8 @@ async fn a_handler_that_executed_nothing_leaves_nothing_whatever_it_answers() {
 async fn a_takeover_that_executed_nothing_is_undone_and_does_not_count() {
     let kept = with(raw::failed("charge#k"), "response", raw::answer("json", "{\"run\":1}"));
     for planted in [kept, raw::failed("charge#k"), raw::abandoned("charge#k")] {
-        let (store, runs) = (Store::open().await, Runs::default());
+        let (store, runs, idempotency) = caller().await;
         store.put(planted.clone()).await;
-        let idempotency = store.idempotency();
         let retained = Failure::Retain { max_attempts: 2 };
         let retain = || with_failure(&idempotency, retained);
         for attempt in 2..=4 {
@@ -321,8 +282,7 @@ async fn a_takeover_that_executed_nothing_is_undone_and_does_not_count() {
 
 #[tokio::test]
 async fn an_error_of_the_handlers_that_is_the_crates_own_type_stays_the_handlers() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     charge(idempotency.operation("inner").key("k").payload("one"), &runs).await.unwrap();
     let outer = idempotency.calling("outer");
     let result = outer.run(async |_| {

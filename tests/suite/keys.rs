@@ -6,12 +6,11 @@ use dynamodb_idempotency::policy::KeyForm;
 use dynamodb_idempotency::{ErrorKind, Scope};
 
 use crate::support::raw::{key, text};
-use crate::support::{Charging, Runs, Store, charge, executed, replayed};
+use crate::support::{Charging, Runs, Store, caller, charge, executed, replayed};
 
 #[tokio::test]
 async fn keys_and_tenants_of_any_letters_never_meet() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let texts =
         ["a", "a#b", "b", "#", "%", "/", "%23", "%2F", "a/b", "\"", "'", "é", "e\u{301}", "%t"];
     let mut scopes = Vec::new();
@@ -40,8 +39,7 @@ async fn keys_and_tenants_of_any_letters_never_meet() {
 /// All calls without a name would share one tenant.
 #[tokio::test]
 async fn a_tenant_without_a_name_is_refused() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     for scope in [
         Scope::new("charge").tenant(""),
         Scope::new("charge").tenant("").segment("v2"),
@@ -68,8 +66,7 @@ async fn the_record_is_found_under_scope_and_key() {
 
 #[tokio::test]
 async fn a_key_can_be_kept_as_its_hash() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let operation = |key: &str| {
         idempotency
             .operation("charge")

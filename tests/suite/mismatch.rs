@@ -5,14 +5,11 @@ use std::time::UNIX_EPOCH;
 use dynamodb_idempotency::{ErrorKind, Fingerprint};
 use serde_json::json;
 
-use crate::support::{
-    Charging, Runs, Store, charge, decline, executed, handlers, kind, raw, replayed,
-};
+use crate::support::{Charging, caller, charge, decline, executed, handlers, kind, raw, replayed};
 
 #[tokio::test]
 async fn another_payload_under_a_used_key_is_refused_and_does_not_run() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let operation = || idempotency.operation("charge").key("k");
     charge(operation().payload(&json!({"amount": 1})), &runs).await.unwrap();
     for other in [
@@ -29,8 +26,7 @@ async fn another_payload_under_a_used_key_is_refused_and_does_not_run() {
 /// The key identifies the request, whatever else the handler is given.
 #[tokio::test]
 async fn without_a_payload_each_call_gets_the_first_answer() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let call = || idempotency.charging();
     assert_eq!(charge(call(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(charge(call(), &runs).await.unwrap(), replayed(1, 1));
@@ -40,8 +36,7 @@ async fn without_a_payload_each_call_gets_the_first_answer() {
 
 #[tokio::test]
 async fn another_spelling_of_the_same_payload_is_the_same_request() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let operation = || idempotency.operation("charge").key("k");
     let text = |text: &[u8]| Fingerprint::builder().json(text).finish();
     let first = operation().fingerprint(text(br#"{"a": 1, "b": [2, 3]}"#));
@@ -54,8 +49,7 @@ async fn another_spelling_of_the_same_payload_is_the_same_request() {
 
 #[tokio::test]
 async fn whatever_the_records_state_another_payload_is_a_mismatch() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     for (state, record) in [
         ("running", raw::pending("charge#k")),
         ("abandoned", raw::abandoned("charge#k")),
@@ -77,8 +71,7 @@ async fn whatever_the_records_state_another_payload_is_a_mismatch() {
 
 #[tokio::test]
 async fn a_released_key_may_come_with_another_payload() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let operation = |amount: u32| idempotency.operation("charge").key("k").payload(&amount);
     handlers(decline(operation(1), &runs).await);
     assert_eq!(charge(operation(2), &runs).await.unwrap(), executed(2, 2));

@@ -7,7 +7,7 @@ use dynamodb_idempotency::Transaction;
 
 use crate::support::effects::count;
 use crate::support::gate::patiently;
-use crate::support::{Act, Link, Runs, Store, charge};
+use crate::support::{Act, Link, caller_on, charge};
 
 #[tokio::test]
 async fn no_odd_answer_to_a_transaction_is_taken_for_success_or_keeps_the_key() {
@@ -27,9 +27,8 @@ async fn no_odd_answer_to_a_transaction_is_taken_for_success_or_keeps_the_key() 
         Act::Answer(418, "Teapot"),
         Act::Answer(302, "Moved"),
     ] {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let (store, link, runs, idempotency) = caller_on(Link::default()).await;
         link.wire.every("TransactWriteItems", act.clone());
-        let idempotency = store.over(&link);
         let whole =
             idempotency.operation("charge").key("whole").no_payload().run_transaction(async || {
                 let items = [count(store.table(), "effect")];

@@ -16,7 +16,8 @@ use crate::faq::invalid;
 use crate::support::effects::{count, debit};
 use crate::support::panicking::{ErrorPanicsWhenDropped, PanickingError, PanicsWhenDropped};
 use crate::support::{
-    Act, Charging, Link, Runs, Store, crates, handlers, kind, not_run, not_stored, raw,
+    Act, Charging, Link, Runs, Store, caller, caller_on, crates, handlers, kind, not_run,
+    not_stored, raw,
 };
 
 /// Its serialization panics.
@@ -52,8 +53,7 @@ fn retained(idempotency: &Idempotency) -> Call {
 
 #[tokio::test]
 async fn a_handler_that_panics_has_failed() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     let operation = || idempotency.charging();
     panics(operation().run(async |_| -> Result<(), String> { panic!("user code") })).await;
     assert!(store.is_released("charge#k").await);
@@ -74,8 +74,7 @@ async fn a_hook_that_panics_changes_nothing() {
 
 #[tokio::test]
 async fn an_answer_whose_serialization_panics_completes_its_operation() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let run = || {
         idempotency.charging().run(async |_| {
             runs.add();
@@ -89,8 +88,7 @@ async fn an_answer_whose_serialization_panics_completes_its_operation() {
 
 #[tokio::test]
 async fn an_error_whose_serialization_panics_is_kept_without_its_text() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let run = || {
         idempotency.charging().replay_errors::<Unwritable>().run(async |_| {
             runs.add();
@@ -103,9 +101,8 @@ async fn an_error_whose_serialization_panics_is_kept_without_its_text() {
 
 #[tokio::test]
 async fn a_hooks_answer_whose_serialization_panics_completes_the_operation() {
-    let (store, runs) = (Store::open().await, Runs::default());
+    let (store, runs, idempotency) = caller().await;
     store.put(raw::abandoned("charge#k")).await;
-    let idempotency = store.idempotency();
     let run = || {
         let hook = async |_| Ok::<_, String>(Reconciled::Completed(Unwritable));
         idempotency.charging().reconcile(hook).run(async |_| {
@@ -151,8 +148,7 @@ async fn a_commit_whose_answer_panics_when_it_is_serialized_is_not_sent() {
 
 #[tokio::test]
 async fn a_transaction_whose_answer_panics_when_it_is_serialized_is_not_sent() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     let items = [count(store.table(), "effect")];
     let run = idempotency
         .charging()
@@ -250,8 +246,7 @@ async fn a_commit_whose_codec_panics_is_not_sent() {
 
 #[tokio::test]
 async fn a_stored_answer_whose_deserialization_panics_stays_stored() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let run = || {
         idempotency.charging().run(async |_| {
             runs.add();
@@ -286,8 +281,7 @@ async fn a_steps_result_whose_deserialization_panics_stays_stored() {
 
 #[tokio::test]
 async fn what_a_handler_returned_is_stored_though_its_destructor_panics() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     for _ in 0..2 {
         let handler = |_| {
             runs.add();
@@ -300,8 +294,7 @@ async fn what_a_handler_returned_is_stored_though_its_destructor_panics() {
 
 #[tokio::test]
 async fn what_a_step_returned_is_stored_though_its_destructor_panics() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let handler = async |execution: Execution| {
         let work = PanicsWhenDropped::returns(Ok::<_, Infallible>(runs.add()));
         execution.step("charge", work).await.unwrap();
@@ -337,8 +330,7 @@ async fn a_panic_whose_value_panics_when_it_is_dropped_is_a_panic_like_others() 
             Ok(Self)
         }
     }
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (_store, _, idempotency) = caller().await;
     let call = || idempotency.charging();
     call().run(async |_| Ok::<_, Infallible>(Answer)).await.unwrap();
     let repeat = call().run(async |_| Ok::<_, Infallible>(Answer)).await;

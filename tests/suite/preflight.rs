@@ -10,7 +10,7 @@ use dynamodb_idempotency::{
 };
 
 use crate::support::raw::{self, s, with};
-use crate::support::{Act, Charging, Gate, Link, Store};
+use crate::support::{Act, Charging, Gate, Link, Store, caller_on};
 
 const DENIED: Act = Act::Answer(400, "AccessDeniedException");
 
@@ -49,8 +49,7 @@ async fn a_right_deployment_is_all_ok() {
 /// DynamoDB allows an account ten `DescribeTimeToLive` requests a second.
 #[tokio::test]
 async fn a_start_sends_item_requests_only() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (_store, link, _, idempotency) = caller_on(Link::default()).await;
     idempotency.preflight(["payments", "transfers"]).await.unwrap();
     idempotency.preflight([""; 0]).await.unwrap();
     idempotency.warm().await.unwrap();
@@ -105,12 +104,11 @@ async fn warming_up_reports_why_the_connection_cannot_be_opened() {
 
 #[tokio::test]
 async fn any_number_of_scopes_takes_one_round_trip() {
-    let (store, link) = (Store::open().await, Link::default());
+    let (_store, link, _, idempotency) = caller_on(Link::default()).await;
     let answers = Gate::default();
     for operation in ["GetItem", "PutItem", "UpdateItem"] {
         link.wire.every(operation, Act::HoldResponse(answers.clone()));
     }
-    let idempotency = store.over(&link);
     let preflight = async { idempotency.preflight(["payments", "transfers"]).await };
     let round_trip = async {
         // Records by three kinds of requests, parts by two; each answer waits for all to be sent.

@@ -6,7 +6,7 @@ use dynamodb_idempotency::policy::{Failure, FirstRequest, Outage, Takeover};
 use dynamodb_idempotency::{ErrorKind, Idempotency, Policy};
 
 use crate::support::raw::{self, Item, OTHER_OWNER, text};
-use crate::support::{Act, Charging, Link, Runs, Store, charge, kind};
+use crate::support::{Act, Link, Runs, Store, charge, kind};
 
 fn open(policy: Policy) -> Policy {
     policy
@@ -36,20 +36,6 @@ fn gone_after_a_read(store: &Store, link: &Link) -> Idempotency {
     link.wire.every("GetItem", Act::LoseRequest);
     link.wire.every("PutItem", Act::LoseRequest);
     store.by(link, open)
-}
-
-#[tokio::test]
-async fn no_call_runs_unprotected_after_its_read_showed_an_owner() {
-    let (link, runs) = (Link::without_retries(), Runs::default());
-    let store = with_record(raw::pending("charge#k")).await;
-    let process = gone_after_a_read(&store, &link);
-    let refused = kind(charge(process.charging(), &runs).await);
-    // "In progress" may be wrong: what was read may have been over.
-    assert_eq!(refused, ErrorKind::Unavailable);
-    assert_eq!(
-        (link.wire.requests()[..2].to_vec(), runs.count()),
-        (vec!["GetItem".to_owned(), "PutItem".to_owned()], 0)
-    );
 }
 
 #[tokio::test]

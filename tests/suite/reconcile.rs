@@ -12,8 +12,8 @@ use dynamodb_idempotency::{
 
 use crate::support::raw::{number, s, status, text, with};
 use crate::support::{
-    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, handlers, in_record,
-    kind, raw, replayed,
+    Act, Charging, Declined, Gate, Link, Runs, Store, caller, charge, charge_held, handlers,
+    in_record, kind, raw, replayed,
 };
 
 type Word = Reconciled<String, Declined>;
@@ -97,11 +97,10 @@ async fn an_answer_is_stored_given_and_replayed_in_two_round_trips() {
 
 #[tokio::test]
 async fn a_hook_is_asked_about_no_other_operation() {
-    let (store, link, asked) = (Store::open().await, Link::default(), Asked::default());
-    let idempotency = store.over(&link);
+    let (store, _, idempotency) = caller().await;
+    let asked = Asked::default();
     let first = with_hook(&idempotency, &asked, found()).await.unwrap();
     assert_eq!(first, Outcome::Executed("attempt 1".to_owned()));
-    assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
     store.put(raw::pending("charge#k")).await;
     assert!(matches!(
         kind(with_hook(&idempotency, &asked, found()).await),
@@ -341,33 +340,6 @@ async fn a_hook_is_asked_again_when_the_owner_has_stored_a_step_meanwhile() {
     });
     assert_eq!(result.await.unwrap(), Outcome::Reconciled("found".to_owned()));
     assert_eq!(asked.counts(), (2, 0));
-}
-
-#[tokio::test]
-async fn a_word_whose_write_was_lost_is_written_once_and_known_as_ones_own() {
-    for link in [Link::default(), Link::without_retries()] {
-        for act in [Act::LoseResponse, Act::LoseRequest, Act::SERVER_ERROR] {
-            let (store, asked) = (abandoned().await, Asked::default());
-            link.wire.next("PutItem", Act::Deliver);
-            link.wire.next("PutItem", act.clone());
-            let idempotency = store.over(&link);
-            let outcome = with_hook(&idempotency, &asked, found()).await.unwrap();
-            assert_eq!(outcome, Outcome::Reconciled("found".to_owned()), "{act:?}");
-            assert_eq!(asked.counts(), (1, 0));
-
-            let (store, asked) = (abandoned().await, Asked::default());
-            link.wire.next("UpdateItem", act.clone());
-            let failed = Reconciled::Failed(Declined { run: 4 });
-            let error = handlers(with_hook(&store.over(&link), &asked, failed).await);
-            assert_eq!((error, asked.counts()), (Declined { run: 4 }, (1, 0)), "{act:?}");
-
-            let (store, asked) = (abandoned().await, Asked::default());
-            link.wire.next("UpdateItem", act.clone());
-            let outcome = with_hook(&store.over(&link), &asked, Reconciled::Execute).await.unwrap();
-            assert_eq!(outcome, Outcome::Executed("attempt 2".to_owned()), "{act:?}");
-            assert_eq!(asked.counts(), (1, 1));
-        }
-    }
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ use dynamodb_idempotency::{
 use crate::support::effects::count;
 use crate::support::raw::{number, status};
 use crate::support::{
-    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, commit_kind, crates, decline,
-    executed, handlers, is_in_progress, kind, raw, replayed,
+    Act, Charging, Gate, Link, Runs, Store, caller, caller_on, charge, charge_held, commit_kind,
+    crates, decline, executed, handlers, is_in_progress, kind, raw, replayed,
 };
 
 fn releasing(idempotency: &Idempotency) -> Call {
@@ -31,8 +31,7 @@ fn keyed(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Ke
 
 #[tokio::test]
 async fn each_repeat_runs_and_nothing_is_stored() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     for run in [1, 2, 3] {
         // Another payload is no mismatch once the key is free.
         let call = keyed(&idempotency, |policy| policy).payload(&run);
@@ -47,8 +46,7 @@ async fn each_repeat_runs_and_nothing_is_stored() {
 
 #[tokio::test]
 async fn two_never_run_at_once() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let gate = Gate::default();
     let (first, second) = tokio::join!(charge_held(releasing(&idempotency), &runs, &gate), async {
         gate.reached().await;
@@ -62,8 +60,7 @@ async fn two_never_run_at_once() {
 
 #[tokio::test]
 async fn a_caller_that_waits_runs_when_the_key_is_free() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let wait = InProgress::Wait { timeout: Duration::from_secs(20) };
     let gate = Gate::default();
     let waiting = under(&idempotency, |policy| policy.in_progress(wait));
@@ -77,8 +74,7 @@ async fn a_caller_that_waits_runs_when_the_key_is_free() {
 #[tokio::test]
 async fn a_lost_response_of_the_release_changes_nothing_for_the_caller() {
     for act in [Act::LoseResponse, Act::LoseRequest, Act::SERVER_ERROR] {
-        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-        let idempotency = store.over(&link);
+        let (store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
         link.wire.next("UpdateItem", act);
         assert_eq!(charge(releasing(&idempotency), &runs).await.unwrap(), executed(1, 1));
         assert!(store.is_released("report#k").await);
@@ -140,8 +136,7 @@ async fn an_answer_that_another_policy_has_stored_is_replayed() {
 /// The steps that another policy has left are removed with the success. Otherwise it would be kept as a failure.
 #[tokio::test]
 async fn a_success_removes_the_steps_of_another_policy() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let stepping = idempotency.calling("report").run(async |execution| {
         execution.step("one", async { Ok::<_, Infallible>(1) }).await.unwrap();
         Err::<(), _>("it fails")
@@ -155,8 +150,7 @@ async fn a_success_removes_the_steps_of_another_policy() {
 
 #[tokio::test]
 async fn failures_follow_their_own_policy() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     handlers(decline(releasing(&idempotency), &runs).await);
     assert!(store.is_released("report#k").await);
     let replaying = || under(&idempotency, |policy| policy.failure(Failure::Replay));
@@ -166,8 +160,7 @@ async fn failures_follow_their_own_policy() {
 
 #[tokio::test]
 async fn without_a_record_nothing_is_stored_after_a_success() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
     link.wire.down(Act::SERVER_ERROR);
     let open = under(&idempotency, |policy| policy.outage(Outage::Open));
     let outcome = open.run_with_outcome(async |_| {
@@ -180,8 +173,7 @@ async fn without_a_record_nothing_is_stored_after_a_success() {
 
 #[tokio::test]
 async fn what_needs_a_stored_answer_is_rejected_before_anything_runs() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let outcome = releasing(&idempotency).run(async |execution| {
         let step = execution.step("one", async { Ok::<_, Infallible>(runs.add()) }).await;
         let Err(RunError::Idempotency(error)) = step else { panic!("{step:?}") };

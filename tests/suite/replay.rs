@@ -1,13 +1,12 @@
 //! A completed operation gives its answer again, byte for byte, and runs no more.
 
 use crate::support::raw::{self, number, status, text};
-use crate::support::{Charging, Runs, Store, charge};
+use crate::support::{Charging, Runs, Store, caller, charge};
 use dynamodb_idempotency::Outcome;
 
 #[tokio::test]
 async fn a_repeat_gets_the_first_answer_and_does_not_run() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (_store, runs, idempotency) = caller().await;
     let first = charge(idempotency.charging(), &runs).await.unwrap();
     assert_eq!(first, Outcome::Executed("run 1, attempt 1".to_owned()));
     for _ in 0..3 {

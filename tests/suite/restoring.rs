@@ -8,7 +8,7 @@ use dynamodb_idempotency::policy::{KeyForm, Takeover};
 use dynamodb_idempotency::{ErrorKind, Outcome, Policy, Scope};
 
 use crate::support::raw::{self, map, n, s, with};
-use crate::support::{Act, Charging, Gate, Link, Runs, Store, charge, executed, kind};
+use crate::support::{Act, Charging, Gate, Link, Runs, Store, caller, charge, executed, kind};
 
 /// Copies all items, as `idempotency copy` does.
 async fn copy(from: &Store, to: &Store) -> Vec<Copied> {
@@ -79,8 +79,7 @@ async fn a_completion_after_the_backup_wins_over_the_restored_lease() {
 
 #[tokio::test]
 async fn a_blocked_key_is_a_mismatch_under_every_policy() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let (admin, day) = (idempotency.admin(), Duration::from_secs(86_400));
     let scope = Scope::new("charge");
     let block = || admin.block(&scope, "k", KeyForm::Verbatim, day);

@@ -2,7 +2,7 @@
 
 use dynamodb_idempotency::ErrorKind;
 
-use crate::support::{Charging, Link, Runs, Store, charge, kind, raw};
+use crate::support::{Charging, Link, Runs, Store, caller_on, charge, kind, raw};
 
 #[tokio::test]
 async fn first_run_takes_two() {
@@ -48,8 +48,7 @@ async fn taking_over_takes_three() {
 
 #[tokio::test]
 async fn a_run_after_a_release_takes_one_more() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (_store, link, runs, idempotency) = caller_on(Link::default()).await;
     let failing = idempotency.charging();
     failing.run(async |_| Err::<(), _>("declined")).await.unwrap_err();
     assert_eq!(link.wire.requests(), ["PutItem", "UpdateItem"]);

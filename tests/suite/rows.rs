@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::faq::invalid;
 use crate::support::raw::{Item, status};
-use crate::support::{Link, Store, commit_kind};
+use crate::support::{Link, Store, caller, commit_kind};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -74,9 +74,8 @@ async fn a_row_of_json_is_stored_with_its_numbers() {
 
 #[tokio::test]
 async fn a_new_row_replaces_none() {
-    let store = Store::open().await;
+    let (store, _, idempotency) = caller().await;
     let earlier = Order { cents: 1, ..order() };
-    let idempotency = store.idempotency();
     let outcome =
         idempotency.operation("order").key("42").no_payload().run_with_outcome(async |execution| {
             let table = rows(&store);

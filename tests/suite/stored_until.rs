@@ -9,7 +9,7 @@ use dynamodb_idempotency::{Call, Execution, Outcome, Reconciled, RunError, Trans
 
 use crate::support::effects::count;
 use crate::support::raw::{self, number};
-use crate::support::{Act, Charging, Gate, Link, Store};
+use crate::support::{Act, Charging, Gate, Link, Store, caller_on};
 
 type Answered = (Outcome<String>, Option<SystemTime>);
 
@@ -85,8 +85,7 @@ async fn of_an_answer_that_another_process_stored_it_is_the_same_from_the_cache(
 async fn of_a_commit_and_a_transaction_it_is_that_of_the_record() {
     for act in [Act::Deliver, Act::LoseResponse, Act::LoseRequest] {
         for commits in [true, false] {
-            let (store, link) = (Store::open().await, Link::without_retries());
-            let idempotency = store.over(&link);
+            let (store, link, _, idempotency) = caller_on(Link::without_retries()).await;
             let call = || idempotency.charging();
             link.wire.next("TransactWriteItems", act.clone());
             let answered = async || {
@@ -182,8 +181,7 @@ async fn of_a_record_whose_time_was_corrected_it_is_the_correct_one() {
 
 #[tokio::test]
 async fn of_an_answer_that_is_not_stored_there_is_none() {
-    let (store, link) = (Store::open().await, Link::without_retries());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::without_retries()).await;
     let call = |key: &str| idempotency.operation("charge").key(key).no_payload();
     let handler = async |_| Ok::<_, Infallible>("paid".to_owned());
 

@@ -5,8 +5,8 @@ use dynamodb_idempotency::{ErrorKind, Idempotency, TableSchema};
 
 use crate::support::raw::{self, Item, s};
 use crate::support::{
-    Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, decline, decline_kept,
-    executed, handlers,
+    Charging, Declined, Gate, Link, Runs, Store, caller, charge, charge_held, decline,
+    decline_kept, executed, handlers,
 };
 
 async fn described(store: &Store) -> TableDescription {
@@ -37,8 +37,7 @@ async fn the_default_table_has_one_key_and_its_ttl_on() {
 
 #[tokio::test]
 async fn making_a_table_again_changes_nothing() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     charge(idempotency.charging(), &runs).await.unwrap();
     let before = store.record("charge#k").await;
     assert!(!idempotency.create_table().await.unwrap(), "it was there");

@@ -7,8 +7,7 @@ use dynamodb_idempotency::{Call, ErrorKind, Idempotency, KeyedOperation, Outcome
 
 use crate::support::gate::patiently;
 use crate::support::{
-    Act, Charging, Declined, Gate, Link, Runs, Store, charge, charge_held, executed, handlers,
-    is_in_progress, kind, raw, replayed,
+    Act, Charging, Gate, Link, Runs, Store, caller, caller_on, charge, is_in_progress, kind, raw,
 };
 
 fn waiting(idempotency: &Idempotency, timeout: Duration) -> Call {
@@ -21,72 +20,6 @@ fn keyed(idempotency: &Idempotency, timeout: Duration) -> KeyedOperation {
 }
 
 const LONG: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(200);
-
-#[tokio::test]
-async fn a_waiting_repeat_gets_the_running_ones_answer() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
-    let (first, second, ()) = tokio::join!(
-        charge_held(owner.charging(), &runs, &handler),
-        async {
-            handler.reached().await;
-            charge(waiting(&waiter, LONG), &runs).await
-        },
-        async {
-            link.wire.sent("GetItem", 1).await;
-            handler.open();
-        },
-    );
-    assert_eq!(first.unwrap(), executed(1, 1));
-    assert_eq!((second.unwrap(), runs.count()), (replayed(1, 1), 1));
-}
-
-#[tokio::test]
-async fn a_waiting_repeat_runs_when_the_running_one_fails() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let (owner, waiter, handler) = (store.idempotency(), store.over(&link), Gate::default());
-    let failing = owner.charging().run(async |_| {
-        handler.pass().await;
-        Err::<(), _>(Declined { run: runs.add() })
-    });
-    let (first, second, ()) = tokio::join!(
-        failing,
-        async {
-            handler.reached().await;
-            charge(waiting(&waiter, LONG), &runs).await
-        },
-        async {
-            link.wire.sent("GetItem", 1).await;
-            handler.open();
-        },
-    );
-    assert_eq!(handlers(first), Declined { run: 1 });
-    assert_eq!(second.unwrap(), executed(2, 2));
-}
-
-#[tokio::test]
-async fn a_waiting_repeat_takes_over_when_the_lease_ends() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    store.put(raw::pending("charge#k")).await;
-    let waiter = store.over(&link);
-    let (outcome, ()) = tokio::join!(charge(waiting(&waiter, LONG), &runs), async {
-        link.wire.sent("GetItem", 1).await;
-        store.put(raw::abandoned("charge#k")).await;
-    });
-    assert_eq!(outcome.unwrap(), executed(1, 2));
-}
-
-#[tokio::test]
-async fn waiting_ends_at_its_timeout() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    store.put(raw::pending("charge#k")).await;
-    let idempotency = store.idempotency();
-    let result = patiently("the timeout", charge(waiting(&idempotency, SHORT), &runs)).await;
-    assert!(is_in_progress(result));
-    assert_eq!(runs.count(), 0);
-}
-
 #[tokio::test]
 async fn no_handler_starts_without_time_for_its_answer() {
     for (case, record) in [
@@ -94,8 +27,7 @@ async fn no_handler_starts_without_time_for_its_answer() {
         ("abandoned", Some(raw::abandoned("charge#k"))),
         ("failed", Some(raw::failed("charge#k"))),
     ] {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let idempotency = store.over(&link);
+        let (store, link, runs, idempotency) = caller_on(Link::default()).await;
         if let Some(record) = &record {
             store.put(record.clone()).await;
         }
@@ -114,9 +46,8 @@ async fn no_handler_starts_without_time_for_its_answer() {
 
 #[tokio::test]
 async fn waiting_ends_before_the_deadline() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     store.put(raw::pending("charge#k")).await;
-    let idempotency = store.over(&link);
     let deadline = link.clock.in_secs(1);
     let operation = waiting(&idempotency, Duration::from_secs(600)).deadline(deadline);
     assert!(is_in_progress(patiently("the deadline", charge(operation, &runs)).await));
@@ -125,9 +56,8 @@ async fn waiting_ends_before_the_deadline() {
 
 #[tokio::test]
 async fn a_mismatch_does_not_wait() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     store.put(raw::pending("charge#k")).await;
-    let idempotency = store.over(&link);
     let other = keyed(&idempotency, LONG).payload("other");
     assert_eq!(kind(charge(other, &runs).await), ErrorKind::Mismatch);
     assert_eq!(link.wire.requests(), ["PutItem"]);
@@ -166,9 +96,8 @@ async fn who_gives_up_waiting_leaves_no_lease_of_its_own() {
 #[tokio::test]
 async fn of_those_that_wait_for_a_dead_owner_one_runs_and_all_get_its_answer() {
     const MINUTES: Duration = Duration::from_secs(600);
-    let (store, runs) = (Store::open().await, Runs::default());
+    let (store, runs, idempotency) = caller().await;
     store.put(raw::pending("charge#k")).await;
-    let idempotency = store.idempotency();
     let calls = (0..20).map(|_| charge(waiting(&idempotency, MINUTES), &runs));
     let outcomes = futures::future::join_all(calls).await;
     let outcomes: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();

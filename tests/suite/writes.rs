@@ -9,7 +9,7 @@ use dynamodb_idempotency::internals;
 use dynamodb_idempotency_protocol::time::Timestamp;
 use dynamodb_idempotency_protocol::{Condition, Form, Kind, OwnerId, RecordMeta, State, Write};
 
-use crate::support::Store;
+use crate::support::caller;
 use crate::support::raw::{self, Item, n, s};
 
 const ME: OwnerId = OwnerId(1);
@@ -189,8 +189,7 @@ fn the_page_has_a_row_for_each_kind_of_write() {
 
 #[tokio::test]
 async fn a_write_leaves_the_record_that_the_machines_expect() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     let mut applied = 0;
     for kind in Kind::ALL {
         let (records, writes) = cases(kind);

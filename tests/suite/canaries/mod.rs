@@ -24,7 +24,7 @@ use crate::http::message::post;
 use crate::http::site::everywhere;
 use crate::support::listener::Listener;
 use crate::support::raw::{Item, s, with};
-use crate::support::{Act, Link, Store, effects, made_up_time, raw};
+use crate::support::{Act, Link, Store, caller, caller_on, effects, made_up_time, raw};
 
 const KEY: &str = "canary-key-4815162342";
 const PAYLOAD: &str = "canary-payload-2718281828";
@@ -172,8 +172,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
         policy.completion_timeout(Duration::from_millis(120)).max_answer_bytes(1024)
     };
     for act in [Act::LoseRequest, Act::SERVER_ERROR, Act::Answer(400, "ValidationException")] {
-        let (store, link) = (Store::open().await, Link::without_retries());
-        let idempotency = store.over(&link);
+        let (_store, link, _, idempotency) = caller_on(Link::without_retries()).await;
         let result = policy_of(&idempotency, brief).run(async |execution: Execution| {
             link.wire.down(act.clone());
             let step = async { Ok::<_, Infallible>(PAYLOAD.to_owned()) };
@@ -185,8 +184,7 @@ async fn an_owner_tells_neither_key_nor_payload() {
         write!(ear.text, "{:?}", result.await.map(drop)).unwrap();
         ear.check(&format!("{act:?}"));
     }
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     let large = policy_of(&idempotency, brief);
     large.run(async |_| Ok::<_, Infallible>(PAYLOAD.repeat(100))).await.unwrap();
     ear.check("too large");

@@ -8,7 +8,7 @@ use futures::FutureExt;
 
 use super::book_in;
 use crate::support::{
-    Charging, Declined, Link, Runs, Store, charge, commit_kind, executed, replayed,
+    Charging, Declined, Link, Runs, Store, caller, charge, commit_kind, executed, replayed,
 };
 
 /// A handler's end after its commit.
@@ -23,8 +23,7 @@ enum End {
 async fn the_committed_answer_stands_whatever_the_handler_returns() {
     for failure in [Failure::Release, Failure::Retain { max_attempts: 3 }, Failure::Replay] {
         for end in [End::Other, End::Err, End::NothingExecuted] {
-            let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-            let idempotency = store.over(&link);
+            let (store, runs, idempotency) = caller().await;
             let operation = || idempotency.charging_by(|p| p.failure(failure));
             let outcome = operation().run_with_outcome(async |execution| {
                 book_in(&execution, store.table(), &runs).await.unwrap();
@@ -38,7 +37,6 @@ async fn the_committed_answer_stands_whatever_the_handler_returns() {
                 }
             });
             assert_eq!(outcome.await.unwrap(), executed(1, 1), "{end:?}");
-            assert_eq!(link.wire.requests(), ["PutItem", "TransactWriteItems"], "{end:?}");
             assert_eq!(charge(operation(), &runs).await.unwrap(), replayed(1, 1), "{end:?}");
             assert_eq!(store.counted("effect").await, 1);
         }
@@ -47,8 +45,7 @@ async fn the_committed_answer_stands_whatever_the_handler_returns() {
 
 #[tokio::test]
 async fn a_panic_after_the_commit_goes_on_and_the_answer_stands() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, runs, idempotency) = caller().await;
     let running = idempotency.charging().run(async |execution| {
         book_in(&execution, store.table(), &runs).await?;
         assert!(runs.count() == 0, "after the commit");
@@ -56,7 +53,6 @@ async fn a_panic_after_the_commit_goes_on_and_the_answer_stands() {
     });
     let panic = AssertUnwindSafe(running).catch_unwind().await.unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"after the commit"));
-    assert_eq!(link.wire.requests(), ["PutItem", "TransactWriteItems"]);
     assert_eq!(charge(idempotency.charging(), &runs).await.unwrap(), replayed(1, 1));
 }
 

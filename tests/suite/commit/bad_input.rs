@@ -7,7 +7,7 @@ use super::{book, book_in};
 use crate::faq::invalid;
 use crate::support::effects::{check, count, credit, delete, put, row};
 use crate::support::{
-    Act, Charging, Link, Runs, Store, commit_kind, executed, handlers, in_record, raw,
+    Act, Charging, Link, Runs, Store, caller_on, commit_kind, executed, handlers, in_record, raw,
 };
 
 /// What it is, the items, and the message.
@@ -15,8 +15,7 @@ type Case = (&'static str, Vec<TransactWriteItem>, &'static str);
 
 /// Commits the items of each case, made for the table that holds the record.
 async fn are_refused_before_anything_is_sent(cases: impl FnOnce(&str) -> Vec<Case>) {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     for (case, items, expected) in cases(store.table()) {
         let result = idempotency.charging().run(async |execution| {
             link.wire.forget();

@@ -5,7 +5,9 @@ use dynamodb_idempotency::{Error, ErrorKind, Outcome};
 use super::book;
 use crate::support::effects::{check, count, debit};
 use crate::support::raw::{number, status};
-use crate::support::{Charging, Link, Runs, Store, charge, commit_kind, executed, handlers};
+use crate::support::{
+    Charging, Link, Runs, Store, caller, charge, commit_kind, executed, handlers,
+};
 
 #[tokio::test]
 async fn a_failed_condition_comes_with_its_item_and_leaves_the_record_owned() {
@@ -51,8 +53,7 @@ async fn another_commit_may_follow_one_whose_condition_failed() {
 
 #[tokio::test]
 async fn a_failed_condition_that_the_handler_fails_with_frees_the_key() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let result = idempotency.charging().run(async |execution| {
         execution.commit("paid", [debit(store.table(), "alice", 5)]).await?;
         Ok::<_, Error>(String::new())

@@ -9,7 +9,7 @@ use dynamodb_idempotency::{Call, Error, Execution, Outcome, RunError};
 
 use crate::support::effects::count;
 use crate::support::raw::{number, status};
-use crate::support::{Act, Charging, Link, Runs, Store, executed, replayed};
+use crate::support::{Act, Charging, Link, Runs, Store, caller_on, executed, replayed};
 
 type Booked = Result<Outcome<String>, RunError<Error>>;
 
@@ -26,8 +26,7 @@ async fn book_in(execution: &Execution, table: &str, runs: &Runs) -> Result<Stri
 
 #[tokio::test]
 async fn a_run_with_a_commit_takes_two_round_trips_and_its_repeat_one() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     assert_eq!(book(idempotency.charging(), store.table(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!(link.wire.requests(), ["PutItem", "TransactWriteItems"]);
     let record = store.record("charge#k").await;
@@ -76,12 +75,11 @@ async fn a_lost_response_to_a_commit_applies_it_once() {
 /// After ten minutes DynamoDB forgets the token, and the record's condition detects the repeat.
 #[tokio::test]
 async fn a_commit_whose_token_is_forgotten_recognises_itself() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
     link.wire.next("TransactWriteItems", Act::LoseResponse);
     // The next try uses a new token.
     let used = Act::Answer(400, "IdempotentParameterMismatchException");
     link.wire.next("TransactWriteItems", used);
-    let idempotency = store.over(&link);
     assert_eq!(book(idempotency.charging(), store.table(), &runs).await.unwrap(), executed(1, 1));
     assert_eq!((link.wire.count("TransactWriteItems"), store.counted("effect").await), (3, 1));
 }

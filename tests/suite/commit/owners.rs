@@ -9,8 +9,8 @@ use super::{book, book_in};
 use crate::support::effects::{count, row};
 use crate::support::raw::status;
 use crate::support::{
-    Act, Charging, Gate, Link, Runs, Store, commit_kind, decline, executed, handlers, kind, raw,
-    replayed,
+    Act, Charging, Gate, Link, Runs, Store, caller_on, commit_kind, decline, executed, handlers,
+    kind, raw, replayed,
 };
 
 /// By when every lease of a present owner is over.
@@ -73,8 +73,7 @@ async fn an_owner_that_lost_its_record_never_commits() {
 
 #[tokio::test]
 async fn an_owner_whose_lease_is_merely_over_commits() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     let fixed = Lease::Fixed(Duration::from_secs(10));
     let goes_on = dynamodb_idempotency::policy::LeaseExpired::Continue;
     let operation = idempotency.charging_by(|policy| policy.lease(fixed).lease_expired(goes_on));
@@ -110,8 +109,7 @@ async fn a_renewal_that_meets_the_commit_has_lost_nothing() {
 
 #[tokio::test]
 async fn an_execution_without_a_record_commits_at_most_once() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     let operation = || idempotency.charging_by(|p| p.outage(Outage::Open));
     let mut outcomes = Vec::new();
     for _ in 0..2 {
@@ -132,8 +130,7 @@ async fn an_execution_without_a_record_commits_at_most_once() {
 #[tokio::test]
 async fn under_a_retention_below_an_hour_only_an_execution_with_a_record_commits() {
     for is_protected in [false, true] {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let idempotency = store.over(&link);
+        let (store, link, runs, idempotency) = caller_on(Link::default()).await;
         let minute = Duration::from_secs(60);
         let short = idempotency
             .operation("charge")

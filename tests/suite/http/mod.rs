@@ -50,7 +50,7 @@ mod sizes;
 mod streaming;
 mod switched_off;
 mod tenants;
-mod transaction;
+mod transactions;
 #[cfg(feature = "webhook")]
 mod webhooks;
 

@@ -96,11 +96,10 @@ fn describe(response: &Response<Bytes>) -> String {
         let uri = serde_json::from_slice::<serde_json::Value>(response.body()).expect("JSON");
         let kind = uri["type"].as_str().and_then(|uri| uri.rsplit(':').next()).expect("a type");
         assert!(!problem(response, status, kind).to_string().contains("secret"));
-        let retry = values(response.headers(), "retry-after");
-        return format!(
-            "{status} {kind}{}",
-            retry.iter().map(|it| format!(" retry:{it}")).collect::<String>()
-        );
+        return match values(response.headers(), "retry-after")[..] {
+            [seconds] => format!("{status} {kind} retry:{seconds}"),
+            _ => format!("{status} {kind}"),
+        };
     }
     let replayed = if is_replay(response) { " replayed" } else { "" };
     let cookies = values(response.headers(), "set-cookie").len();
@@ -115,8 +114,8 @@ fn describe(response: &Response<Bytes>) -> String {
 async fn check(http: impl Fn(Http) -> Http, calls: Calls<'_>) {
     for site in everywhere().await {
         let site = Site { link: Link::without_retries(), runs: Runs::default(), ..site };
-        let (handled, pk) = (site.clone(), site.pk("k"));
-        let handler = move |request| handle(handled.clone(), pk.clone(), request);
+        let (place, pk) = (site.clone(), site.pk("k"));
+        let handler = move |request| handle(place.clone(), pk.clone(), request);
         let api = site.serve(http(site.http()), handler).await;
         for (act, expected) in calls {
             assert_eq!(send(&site, &api, "k", act).await, *expected, "{act} of {calls:?}");

@@ -10,7 +10,7 @@ use lambda_http::{Body, Error, Request, service_fn};
 use tower::ServiceExt;
 
 use super::message::{by, post, problem};
-use crate::support::{Charging, Link, Store, raw};
+use crate::support::{Charging, caller, raw};
 
 /// A handler's own error, with the crate's as its cause.
 #[derive(Debug)]
@@ -55,9 +55,8 @@ async fn work(idempotency: Idempotency, way: &'static str) -> Result<(), Error> 
 
 #[tokio::test]
 async fn an_error_of_the_crate_is_answered_whatever_it_is_boxed_in() {
-    let (store, link) = (Store::open().await, Link::default());
+    let (store, _, idempotency) = caller().await;
     store.put(raw::pending("inner#k")).await;
-    let idempotency = store.over(&link);
     // The second request passes through.
     for (way, request) in WAYS.iter().flat_map(|way| [(*way, "POST"), (*way, "GET")]) {
         let sent = |key: &str| by(request, post(key, "{}")).map(|body| Body::Binary(body.into()));

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::support::raw::status;
 use crate::support::{
-    Act, Charging, Gate, Link, Runs, Store, charge, decline, executed, handlers, is_in_progress,
-    kind, replayed,
+    Act, Charging, Gate, Link, Runs, Store, caller, caller_on, charge, decline, executed, handlers,
+    is_in_progress, kind, replayed,
 };
 
 const EXPIRED_TOKEN: Act = Act::Answer(400, "ExpiredTokenException");
@@ -18,8 +18,7 @@ const DENIED: Act = Act::Answer(400, "AccessDeniedException");
 #[tokio::test]
 async fn expired_credentials_at_the_completion_cost_no_answer() {
     for hiccup in [EXPIRED_TOKEN, DENIED] {
-        let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-        let idempotency = store.over(&link);
+        let (_store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
         for act in [Act::Deliver, hiccup.clone(), hiccup] {
             link.wire.next("PutItem", act);
         }
@@ -60,11 +59,10 @@ async fn a_lease_is_renewed_until_its_completion_is_confirmed() {
 
 #[tokio::test]
 async fn an_answer_gets_out_before_the_deadline_though_the_store_hangs() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (_store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
     link.wire.next("PutItem", Act::Deliver);
     link.wire.every("PutItem", Act::HoldRequest(Gate::default()));
     link.wire.every("UpdateItem", Act::HoldRequest(Gate::default()));
-    let idempotency = store.over(&link);
     let deadline = link.clock.in_secs(3);
     let operation = idempotency.charging().deadline(deadline);
     assert!(matches!(charge(operation, &runs).await.unwrap(), Outcome::Unconfirmed(_)));
@@ -114,8 +112,7 @@ impl Serialize for Grenade {
 
 #[tokio::test]
 async fn a_result_whose_serialization_panics_is_completed_without_its_answer() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let run = || {
         idempotency.charging().run(async |_| {
             runs.add();

@@ -1,6 +1,7 @@
 //! Names and results that a record cannot hold.
 
 use crate::support::Charging;
+use crate::support::caller;
 use dynamodb_idempotency::Policy;
 
 use super::*;
@@ -96,8 +97,7 @@ async fn a_result_that_is_no_json_is_not_done_again() {
 
 #[tokio::test]
 async fn the_largest_steps_fit_beside_a_failure_and_leave_the_answer_its_room() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     let operation = || idempotency.calling("order");
     let without_items = |policy: Policy| policy.max_answer_bytes(100 * 1024);
     let first = idempotency.operation("order").policy(without_items).unwrap().key("k").no_payload();

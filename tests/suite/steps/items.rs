@@ -7,6 +7,8 @@ use dynamodb_idempotency::{Call, LookUp, Policy, Reconciled, TableSchema};
 
 use crate::answer_codec::{Does, Mask, masking};
 use crate::support::Charging;
+use crate::support::caller;
+use crate::support::caller_on;
 use crate::support::gate::patiently;
 use crate::support::raw::{n, text};
 
@@ -62,8 +64,7 @@ fn is_noted(record: &Item, name: &str) -> bool {
 
 #[tokio::test]
 async fn a_result_that_takes_a_further_write_unit_has_an_item() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     let failed = call(&idempotency).run(async |execution| {
         execution.step("seat", async { Ok::<_, &str>("A1".to_owned()) }).await?;
         execution.step("file", async { Ok::<_, &str>(result("file")) }).await?;
@@ -225,8 +226,7 @@ async fn nothing_runs_or_changes_while_items_cannot_be_read() {
 
 #[tokio::test]
 async fn the_results_in_items_have_at_most_max_answer_bytes() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let limited = |bytes: usize| {
         let policy = |policy: Policy| policy.max_answer_bytes(bytes);
         idempotency.operation("order").policy(policy).unwrap().key("k").no_payload()
@@ -264,7 +264,7 @@ async fn a_codec_encodes_what_items_contain() {
 
 #[tokio::test]
 async fn a_hook_gets_what_items_contain() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     fails(call(&store.idempotency()), &["a"], &runs).await;
     let failed = store.record("order#k").await;
     let abandoned = with(raw::abandoned("order#k"), "steps", failed["steps"].clone());
@@ -288,7 +288,6 @@ async fn a_hook_gets_what_items_contain() {
     store.put(abandoned.clone()).await;
     link.wire.every("GetItem", Act::SERVER_ERROR);
     let asked = Runs::default();
-    let idempotency = store.over(&link);
     let failing = call(&idempotency).reconcile(async |_| {
         asked.add();
         Ok::<_, &str>(Reconciled::Completed(1))

@@ -10,12 +10,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Failure, Lease, Outage};
 use dynamodb_idempotency::{ErrorKind, Execution, Idempotency, Outcome, RunError};
-use futures::future::{join, poll_fn};
+use futures::future::join;
 
 use crate::support::raw::{Item, number, s, status, with};
 use crate::support::{Act, Gate, Link, Runs, Store, handlers, kind, not_run, not_stored, raw};

@@ -4,6 +4,7 @@ use dynamodb_idempotency::Policy;
 use dynamodb_idempotency::policy::LeaseExpired;
 
 use crate::support::Charging;
+use crate::support::caller;
 use crate::support::effects::count;
 
 use super::*;
@@ -11,52 +12,6 @@ use super::*;
 /// The handler continues after its lease, so that the test sees the results of its steps.
 fn goes_on(policy: Policy) -> Policy {
     policy.lease_expired(LeaseExpired::Continue)
-}
-
-/// Drops the call at each of its pauses in turn: an owner that dies between any two store calls. A
-/// step whose effect has happened may be repeated only if it was not in the record yet.
-#[tokio::test]
-async fn wherever_an_owner_dies_the_next_goes_on_at_the_first_step_not_stored() {
-    let mut pauses = 0;
-    loop {
-        let (store, effects) = (Store::open().await, Effects::default());
-        let idempotency = store.idempotency();
-        let dropped = {
-            let mut running = pin!(order(&idempotency, Failure::Release, &effects, false));
-            let mut left = pauses;
-            poll_fn(|context| match running.as_mut().poll(context) {
-                Poll::Ready(_) => Poll::Ready(false),
-                Poll::Pending if left == 0 => Poll::Ready(true),
-                Poll::Pending => {
-                    left -= 1;
-                    Poll::Pending
-                }
-            })
-            .await
-        };
-        // From here on, requests in flight have been applied or never will be.
-        let later = Link::later(AN_HOUR);
-        let before = store.item("order#k").await;
-        let stored = |name| {
-            let found = before.as_ref().and_then(|record| record.get("steps"));
-            found.is_some_and(|steps| steps.as_m().expect("a map").contains_key(name))
-        };
-        let (done, counts) = (NAMES.map(stored), effects.counts());
-        assert!(done.is_sorted_by(|a, b| a >= b), "after {pauses} pauses: {done:?}");
-        let outcome = order(&store.over(&later), Failure::Release, &effects, false).await.unwrap();
-        for (index, name) in NAMES.into_iter().enumerate() {
-            let again = effects.counts()[index] - counts[index];
-            let is_over = matches!(outcome, Outcome::Replayed(_));
-            // A write that was in flight during the read may have been applied since.
-            let late = counts[index] == 1 && !done[index];
-            assert!(again <= 1 && (late || again == u32::from(!done[index] && !is_over)), "{name}");
-        }
-        if !dropped {
-            assert!(pauses >= 5, "{pauses}");
-            break;
-        }
-        pauses += 1;
-    }
 }
 
 /// The same, with the store's calls counted: each in turn is the last that gets through.
@@ -207,8 +162,7 @@ async fn an_owner_that_was_taken_over_stores_no_step_and_starts_no_other() {
 
 #[tokio::test]
 async fn an_owner_whose_record_was_released_by_a_taker_stores_no_step() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k").no_payload();
     let result = operation.run(async |execution| {
         store.delete("order#k").await;
@@ -234,31 +188,6 @@ async fn an_owner_whose_lease_is_over_starts_no_step_but_stores_the_one_that_ran
     });
     let result: Result<(), _> = result.await;
     assert_eq!(not_run(handlers(result)).kind(), ErrorKind::LeaseLost);
-}
-
-/// A step that the former owner stored after its lease, before the taker's write: the taker knows of
-/// it nevertheless.
-#[tokio::test]
-async fn a_taker_never_misses_a_step_that_was_stored_before_it_took_over() {
-    let (store, link, effects) = (Store::open().await, Link::default(), Effects::default());
-    for before in [raw::abandoned("order#k"), stepped(raw::abandoned("order#k"))] {
-        store.put(before.clone()).await;
-        let gate = Gate::default();
-        link.wire.next("UpdateItem", Act::HoldRequest(gate.clone()));
-        let idempotency = store.over(&link);
-        let (outcome, ()) =
-            tokio::join!(order(&idempotency, Failure::Release, &effects, false), async {
-                gate.reached().await;
-                let late = [("reserve", s("\"reserve late\"")), ("charge", s("\"charge late\""))];
-                let late = late.map(|(name, step)| (name.to_owned(), step)).into();
-                let late = aws_sdk_dynamodb::types::AttributeValue::M(late);
-                store.put(with(before, "steps", late)).await;
-                gate.open();
-            });
-        let answer = outcome.unwrap().into_inner();
-        assert!(answer.starts_with("reserve late, charge late, mail "), "{answer}");
-    }
-    assert_eq!(effects.counts(), [0, 0, 2]);
 }
 
 #[tokio::test]
@@ -289,22 +218,6 @@ async fn a_step_that_was_seen_is_not_done_again_where_the_takeover_fails() {
     let idempotency = store.by(&link, |policy| policy.outage(Outage::Open));
     let outcome = order(&idempotency, Failure::Release, &effects, false).await.unwrap();
     assert_eq!(outcome, Outcome::Unprotected("reserve 0, charge 1, mail 1".to_owned()));
-}
-
-#[tokio::test]
-async fn a_late_step_beside_others_changes_nothing_of_a_record_that_another_holds() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
-    let operation = idempotency.operation("order").policy(goes_on).unwrap().key("k").no_payload();
-    let result = operation.run(async |execution| {
-        execution.step("first", async { Ok::<_, &str>(1) }).await?;
-        let theirs = with(store.record("order#k").await, "owner", s(raw::OTHER_OWNER));
-        store.put(theirs.clone()).await;
-        let late = execution.step("second", async { Ok::<_, &str>(2) }).await;
-        assert_eq!(store.record("order#k").await, theirs);
-        late
-    });
-    assert_eq!(not_stored(handlers(result.await)).kind(), ErrorKind::LeaseLost);
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use dynamodb_idempotency::{Error, ErrorKind, Idempotency, Scope, Transaction};
 use crate::support::effects::count;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Charging, Gate, Link, LocalClock, Runs, Store, charge, crates, executed, is_in_progress,
-    kind, replayed,
+    Act, Charging, Gate, Link, LocalClock, Runs, Store, caller_on, charge, crates, executed,
+    is_in_progress, kind, replayed,
 };
 
 const YEAR: i64 = 365 * 86_400;
@@ -95,8 +95,7 @@ async fn a_late_stamp_does_not_touch_the_completed_record() {
 
 #[tokio::test]
 async fn an_exact_clock_stamps_once() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     let error = error_of_the_stamp(&store, &idempotency, "k").await;
     assert!(error.abs() < 5_000, "{error} ms");
     assert_eq!(link.wire.requests(), ["PutItem", "PutItem"]);
@@ -311,23 +310,6 @@ async fn an_unprotected_commit_of_a_process_that_has_not_heard_of_the_store_read
         let kept = kept(&store).await;
         assert!(is_about(kept, retention), "clock off by {off_by} s: kept for {kept} s");
     }
-}
-
-/// The process stops before it gets the response of its first write.
-#[tokio::test]
-async fn a_fast_clock_and_a_crash_in_the_first_round_trip_lock_no_key_for_longer_than_the_lease() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let link = Link::default().clock(LocalClock::off_by(365 * 86_400));
-    let idempotency = store.starting(&link).build().unwrap();
-    let response = Gate::default();
-    link.wire.next("PutItem", Act::HoldResponse(response.clone()));
-    let run = charge(idempotency.charging(), &runs);
-    tokio::select! {
-        _ = run => panic!("its response is held"),
-        () = response.reached() => {}
-    }
-    let later = store.over(&Link::later(35));
-    assert_eq!((charge(later.charging(), &runs).await.unwrap(), runs.count()), (executed(1, 2), 1));
 }
 
 /// A machine frozen between two invocations: both of its clocks stop while the store's continues.

@@ -11,8 +11,8 @@ use futures::future::join_all;
 use crate::support::gate::patiently;
 use crate::support::raw::{self, n, number, with};
 use crate::support::{
-    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, executed, is_in_progress, kind,
-    made_up_time, not_run,
+    Act, Charging, Gate, Link, Runs, Store, caller_on, charge, charge_held, executed,
+    is_in_progress, kind, made_up_time, not_run,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,8 +48,7 @@ async fn an_expired_lease_is_taken_over_once_by_50_racers() {
 
 #[tokio::test]
 async fn an_invocations_lease_ends_two_seconds_after_its_deadline() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     let deadline = link.clock.in_secs(100);
     let operation = idempotency.charging().deadline(deadline);
     let before = raw::now();
@@ -65,8 +64,7 @@ async fn an_invocations_lease_ends_two_seconds_after_its_deadline() {
 
 #[tokio::test]
 async fn a_deadline_that_is_over_runs_nothing_and_sends_nothing() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     for seconds in [-1, -3_599] {
         let deadline = link.clock.in_secs(seconds);
         let operation = idempotency.charging().deadline(deadline);

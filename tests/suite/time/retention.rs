@@ -8,8 +8,8 @@ use futures::future::join_all;
 
 use crate::support::raw::{self, n, number, status, with};
 use crate::support::{
-    Act, Charging, Gate, Link, Runs, Store, charge, charge_held, decline, executed, handlers,
-    is_in_progress, kind,
+    Act, Charging, Gate, Link, Runs, Store, caller, charge, charge_held, decline, executed,
+    handlers, is_in_progress, kind,
 };
 
 /// Epoch seconds, a minute ago.
@@ -41,10 +41,9 @@ async fn an_abandoned_record_past_its_retention_starts_at_attempt_one() {
 
 #[tokio::test]
 async fn a_running_operation_past_its_retention_stays_locked() {
-    let (store, runs) = (Store::open().await, Runs::default());
+    let (store, runs, idempotency) = caller().await;
     let record = with(raw::pending("charge#k"), "expires_at", n(past()));
     store.put(record.clone()).await;
-    let idempotency = store.idempotency();
     assert!(is_in_progress(charge(idempotency.charging(), &runs).await));
     let another = idempotency.operation("charge").key("k").payload("another");
     assert_eq!(kind(charge(another, &runs).await), dynamodb_idempotency::ErrorKind::Mismatch);

@@ -8,12 +8,11 @@ use dynamodb_idempotency::{ErrorKind, Outcome, RunError, Transaction};
 use super::{Transferred, ran, transfer};
 use crate::faq::invalid;
 use crate::support::effects::{count, put, row};
-use crate::support::{Charging, Declined, Link, Runs, Store, crates, in_record, kind};
+use crate::support::{Charging, Declined, Link, Runs, Store, caller_on, crates, in_record, kind};
 
 #[tokio::test]
 async fn what_was_refused_or_failed_before_it_was_sent_leaves_nothing() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     let operation = || {
         idempotency
             .operation("o")
@@ -76,8 +75,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
 /// DynamoDB could delete the record while a delayed copy of the transaction can still be applied.
 #[tokio::test]
 async fn a_retention_below_an_hour_is_refused_before_the_closure_runs() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     let kept_for = |seconds| {
         let retention = Duration::from_secs(seconds);
         let operation = idempotency.operation("o").policy(|policy| policy.retention(retention));

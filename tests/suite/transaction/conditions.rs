@@ -4,7 +4,7 @@ use dynamodb_idempotency::{Call, ErrorKind, Outcome, Transaction};
 
 use super::Transferred;
 use crate::support::effects::{count, debit};
-use crate::support::{Act, Charging, Gate, Link, Store, kind};
+use crate::support::{Act, Charging, Gate, Link, Store, caller, caller_on, kind};
 
 /// As `transfer`, of what may not be there; with an answer for that.
 async fn pay(operation: Call, table: &str, answer: Option<&'static str>) -> Transferred {
@@ -22,8 +22,7 @@ async fn pay(operation: Call, table: &str, answer: Option<&'static str>) -> Tran
 
 #[tokio::test]
 async fn an_answer_for_a_failed_condition_is_stored_and_replayed() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     store.deposit("alice", 3).await;
     let transfers = || idempotency.calling("transfers");
     let refused = Some("insufficient funds");
@@ -40,8 +39,7 @@ async fn an_answer_for_a_failed_condition_is_stored_and_replayed() {
 /// The repeat's own condition fails too: its record decides.
 #[tokio::test]
 async fn a_repeat_whose_condition_would_fail_by_now_gets_the_answer() {
-    let (store, link) = (Store::open().await, Link::default());
-    let idempotency = store.over(&link);
+    let (store, link, _, idempotency) = caller_on(Link::default()).await;
     store.deposit("alice", 5).await;
     let transfers = || idempotency.calling("transfers");
     let refused = Some("insufficient funds");
@@ -55,8 +53,7 @@ async fn a_repeat_whose_condition_would_fail_by_now_gets_the_answer() {
 
 #[tokio::test]
 async fn a_failed_condition_without_an_answer_leaves_nothing() {
-    let store = Store::open().await;
-    let idempotency = store.idempotency();
+    let (store, _, idempotency) = caller().await;
     let transfers = || idempotency.calling("transfers");
     assert_eq!(kind(pay(transfers(), store.table(), None).await), ErrorKind::ConditionFailed);
     assert_eq!(store.item("transfers#k").await, None);

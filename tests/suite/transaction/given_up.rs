@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::policy::{LeaseExpired, Outage};
+use dynamodb_idempotency::policy::LeaseExpired;
 use dynamodb_idempotency::{ErrorKind, Idempotency};
 
 use super::records::AN_HOUR;
@@ -14,30 +14,6 @@ use crate::support::{Act, Charging, Gate, Link, Runs, Store, charge_held, execut
 fn hasty(store: &Store, link: &Link) -> Idempotency {
     let timeout = Duration::from_millis(300);
     store.by(link, |policy| policy.completion_timeout(timeout))
-}
-
-#[tokio::test]
-async fn one_that_has_landed_unheard_is_found_to_have() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = hasty(&store, &link);
-    link.wire.every("TransactWriteItems", Act::LoseResponse);
-    let outcome = transfer(idempotency.calling("o"), store.table(), &runs).await;
-    assert_eq!(outcome.unwrap(), ran(1));
-    assert_eq!((link.wire.count("PutItem"), store.counted("effect").await), (1, 1));
-}
-
-#[tokio::test]
-async fn one_of_which_nothing_was_heard_is_an_error_that_says_so() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = hasty(&store, &link);
-    link.wire.down(Act::LoseRequest);
-    let operation = || {
-        idempotency.operation("o").policy(|p| p.outage(Outage::Open)).unwrap().key("k").no_payload()
-    };
-    assert_eq!(kind(transfer(operation(), store.table(), &runs).await), ErrorKind::OutcomeUnknown);
-    link.wire.up();
-    assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(2));
-    assert_eq!(store.counted("effect").await, 1);
 }
 
 /// It was applied, and then its record is deleted (by hand or by TTL) or released by force.
@@ -167,19 +143,6 @@ async fn one_that_never_gets_through_has_not_happened() {
         assert_eq!(kind(result), ErrorKind::Unavailable);
         assert_eq!(store.item("o#k").await, None);
     }
-}
-
-#[tokio::test]
-async fn a_delayed_request_changes_nothing() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
-    let (idempotency, gate) = (store.over(&link), Gate::default());
-    link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
-    let outcome = transfer(idempotency.calling("o"), store.table(), &runs).await;
-    assert_eq!(outcome.unwrap(), ran(1));
-    let before = store.record("o#k").await;
-    gate.open();
-    link.wire.late_arrivals(1).await;
-    assert_eq!((store.record("o#k").await, store.counted("effect").await), (before, 1));
 }
 
 /// A try may be in flight when the call finds another request's record. The try requires that no record

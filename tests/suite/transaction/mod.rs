@@ -10,7 +10,7 @@ use futures::future::join_all;
 
 use crate::support::effects::count;
 use crate::support::raw::{number, status};
-use crate::support::{Act, Charging, Declined, Link, Runs, Store, charge, kind};
+use crate::support::{Act, Charging, Declined, Link, Runs, Store, caller_on, charge, kind};
 
 type Transferred = Result<Outcome<String>, RunError<Declined>>;
 
@@ -30,8 +30,7 @@ fn ran(run: u32) -> Outcome<String> {
 
 #[tokio::test]
 async fn it_takes_one_round_trip_and_its_repeat_one() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     let transfers = || idempotency.calling("transfers");
     assert_eq!(transfer(transfers(), store.table(), &runs).await.unwrap(), ran(1));
     assert_eq!(link.wire.requests(), ["TransactWriteItems"]);
@@ -62,8 +61,7 @@ async fn of_many_at_once_one_happens_and_all_get_its_answer() {
 
 #[tokio::test]
 async fn another_request_under_the_key_is_refused() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let idempotency = store.over(&link);
+    let (store, link, runs, idempotency) = caller_on(Link::default()).await;
     let transfers = |amount: u32| idempotency.operation("transfers").key("k").payload(&amount);
     transfer(transfers(1), store.table(), &runs).await.unwrap();
     link.wire.forget();
@@ -99,11 +97,10 @@ async fn a_lost_response_applies_it_once() {
 /// DynamoDB forgets the token after ten minutes.
 #[tokio::test]
 async fn one_whose_token_is_forgotten_recognises_itself() {
-    let (store, link, runs) = (Store::open().await, Link::without_retries(), Runs::default());
+    let (store, link, runs, idempotency) = caller_on(Link::without_retries()).await;
     link.wire.next("TransactWriteItems", Act::LoseResponse);
     let used = Act::Answer(400, "IdempotentParameterMismatchException");
     link.wire.next("TransactWriteItems", used);
-    let idempotency = store.over(&link);
     let outcome = transfer(idempotency.calling("transfers"), store.table(), &runs).await;
     assert_eq!(outcome.unwrap(), ran(1));
     assert_eq!(store.counted("effect").await, 1);

@@ -9,7 +9,7 @@ use super::{Transferred, ran, transfer};
 use crate::support::effects::row;
 use crate::support::raw::{number, status};
 use crate::support::{
-    Charging, Declined, Gate, Link, Runs, Store, charge_held, executed, kind, raw, replayed,
+    Charging, Declined, Gate, Link, Runs, Store, caller, charge_held, executed, kind, raw, replayed,
 };
 
 pub(super) const AN_HOUR: i64 = 3600;
@@ -94,9 +94,8 @@ async fn records_of_earlier_runs_are_met_by_the_policy() {
             Err(ErrorKind::UnknownRecord),
         ),
     ] {
-        let (store, runs) = (Store::open().await, Runs::default());
+        let (store, runs, idempotency) = caller().await;
         store.put(record.clone()).await;
-        let idempotency = store.idempotency();
         let operation = idempotency
             .operation("o")
             .policy(|policy| policy.failure(failure).takeover(takeover))
@@ -133,8 +132,7 @@ async fn a_kept_error_is_replayed() {
 /// Whatever `build` makes of a repeat, by what has changed since: it has an answer already.
 #[tokio::test]
 async fn a_repeat_that_would_be_refused_by_now_gets_the_answer() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let idempotency = store.idempotency();
+    let (store, runs, idempotency) = caller().await;
     let keyed = || idempotency.operation("charge").key("k");
     let operation = || keyed().payload("mine");
     assert_eq!(transfer(operation(), store.table(), &runs).await.unwrap(), ran(1));

@@ -39,6 +39,7 @@ pub use self::local_clock::LocalClock;
 pub use self::store::{Link, Store, endpoint};
 pub use self::wire::{Act, Wire};
 pub use self::work::{
-    Charging, Declined, Runs, charge, charge_held, commit_kind, crates, decline, decline_kept,
-    executed, handlers, in_record, is_in_progress, kind, not_run, not_stored, replayed,
+    Charging, Declined, Runs, caller, caller_on, charge, charge_held, commit_kind, crates, decline,
+    decline_kept, executed, handlers, in_record, is_in_progress, kind, not_run, not_stored,
+    replayed,
 };

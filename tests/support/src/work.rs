@@ -9,7 +9,7 @@ use dynamodb_idempotency::policy::{Compression, LargeAnswers};
 use dynamodb_idempotency::{Call, Error, ErrorKind, Idempotency, Outcome, Policy, RunError, Unset};
 use serde::{Deserialize, Serialize};
 
-use super::Gate;
+use super::{Gate, Link, Store};
 
 /// The operation that most tests call: `charge` with the key `k`, and no payload.
 pub trait Charging {
@@ -35,6 +35,20 @@ impl Charging for Idempotency {
     fn calling(&self, scope: &str) -> Call {
         self.operation(scope).key("k").no_payload()
     }
+}
+
+/// A table, a count of runs, and a caller.
+pub async fn caller() -> (Store, Runs, Idempotency) {
+    let store = Store::open().await;
+    let idempotency = store.idempotency();
+    (store, Runs::default(), idempotency)
+}
+
+/// As [`caller`], on this connection.
+pub async fn caller_on(link: Link) -> (Store, Link, Runs, Idempotency) {
+    let store = Store::open().await;
+    let idempotency = store.over(&link);
+    (store, link, Runs::default(), idempotency)
 }
 
 /// How often handlers ran; a clone is the same count.
