@@ -46,8 +46,12 @@ async fn measure(idempotency: &Idempotency) {
             assert_eq!(first.body().len(), bytes);
             drop(first);
             let mut replayed = usize::MAX;
-            // The least of some: what the HTTP client reads ahead into depends on how the bytes arrive.
-            for _ in 0..3 {
+            // The least of some: what the HTTP client reads ahead into depends on how the bytes arrive, and they
+            // arrive in more pieces on a loaded machine.
+            for turn in 0..20 {
+                if turn >= 3 && replayed <= MOST {
+                    break;
+                }
                 let replaying = send(idempotency, &key, kind, b"it ran again");
                 let (repeat, taken) = peak(bytes, replaying).await;
                 assert!(is_replay(&repeat) && repeat.body().len() == bytes);

@@ -12,7 +12,7 @@ use zstd::stream::write::Encoder;
 const LEVEL: i32 = 1;
 
 /// The most bytes that are compressed by the thread's context, whose memory grows with the input.
-const KEPT_CONTEXT_BYTES: usize = 64 * 1024;
+const KEPT_CONTEXT_BYTES: usize = 32 * 1024;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
