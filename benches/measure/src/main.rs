@@ -4,6 +4,7 @@
 mod bench;
 mod cost;
 mod document;
+mod lines;
 
 use std::{path::PathBuf, process::ExitCode};
 
