@@ -4,6 +4,7 @@
 //! get [`canned`] responses in the same process, so that only the crate differs. `measure/` runs the
 //! binaries and writes `benches/figures.md` (`cargo xtask bench`).
 
+pub mod at_work;
 pub mod canned;
 pub mod cases;
 pub mod order;

@@ -3,16 +3,15 @@
 //! `allocations [CALLS]`: so many of each case, and so many that wait.
 
 use std::alloc::System;
-use std::convert::Infallible;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use benches::at_work::AtWork;
 use benches::canned::Canned;
 use benches::cases::{self, Prepare};
 use dynamodb_idempotency::Idempotency;
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -59,30 +58,13 @@ fn count(runtime: &Runtime, prepare: &Prepare, times: u32) -> Result<Value> {
 /// future in it, and all that the call holds.
 async fn wait(waiting: u32) -> Result<usize> {
     let idempotency = Idempotency::new(Canned::applied().client(), "idempotency");
-    let gate: &Semaphore = Box::leak(Box::new(Semaphore::new(0)));
-    let started: &Semaphore = Box::leak(Box::new(Semaphore::new(0)));
-    let mut tasks = Vec::with_capacity(waiting as usize);
+    let mut calls = AtWork::new(waiting);
     let region = Region::new(ALLOCATOR);
-    for n in 0..waiting {
-        let idempotency = idempotency.clone();
-        tasks.push(tokio::spawn(async move {
-            let operation =
-                idempotency.operation("payments").key(format!("order-{n}")).no_payload();
-            let handler = async |_| {
-                started.add_permits(1);
-                Ok::<_, Infallible>(gate.acquire().await.is_ok())
-            };
-            operation.run(handler).await
-        }));
-    }
-    drop(started.acquire_many(waiting).await?);
+    calls.start(&idempotency).await?;
     let change = region.change();
     let live = (change.bytes_allocated - change.bytes_deallocated)
         .checked_div(waiting as usize)
         .context("no call waits")?;
-    gate.close();
-    for task in tasks {
-        ensure!(!task.await??, "the gate was not closed");
-    }
+    calls.finish().await?;
     Ok(live)
 }
