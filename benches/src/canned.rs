@@ -1,5 +1,6 @@
 //! An HTTP client of the SDK's that answers in process, and the clock that goes with it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -34,6 +35,8 @@ impl TimeSource for Stopped {
 pub struct Canned {
     status: u16,
     body: Arc<str>,
+    /// What a read of an item is answered with instead, by the item's `pk`.
+    items: Arc<HashMap<String, String>>,
     heard: Option<Heard>,
 }
 
@@ -57,7 +60,7 @@ impl Canned {
     /// Every write is applied.
     #[must_use]
     pub fn applied() -> Self {
-        Self { status: 200, body: "{}".into(), heard: None }
+        Self { status: 200, body: "{}".into(), items: Arc::default(), heard: None }
     }
 
     /// Every write is refused, for the sake of this item.
@@ -68,7 +71,19 @@ impl Canned {
             "message": "The conditional request failed",
             "Item": item,
         });
-        Self { status: 400, body: body.to_string().into(), heard: None }
+        Self { status: 400, body: body.to_string().into(), items: Arc::default(), heard: None }
+    }
+
+    /// Every write is refused, for the sake of the item of the last of these writes, and the items of all of them
+    /// can be read.
+    #[must_use]
+    pub fn stored(writes: &[Value]) -> Self {
+        let items = || writes.iter().map(|write| &write["Item"]);
+        let answers = items().filter_map(|item| {
+            Some((item["pk"]["S"].as_str()?.to_owned(), json!({ "Item": item }).to_string()))
+        });
+        let refused = Self::refused(items().next_back().unwrap_or(&Value::Null));
+        Self { items: Arc::new(answers.collect()), ..refused }
     }
 
     /// The same, and the requests are kept.
@@ -93,6 +108,16 @@ impl Canned {
     }
 }
 
+impl Canned {
+    fn read(&self, request: &HttpRequest) -> Option<&str> {
+        if self.items.is_empty() || !request.headers().get("x-amz-target")?.ends_with("GetItem") {
+            return None;
+        }
+        let request: Value = serde_json::from_slice(request.body().bytes()?).ok()?;
+        self.items.get(request["Key"]["pk"]["S"].as_str()?).map(String::as_str)
+    }
+}
+
 impl HttpClient for Canned {
     fn http_connector(
         &self,
@@ -109,7 +134,9 @@ impl HttpConnector for Canned {
             let body = serde_json::from_slice(body).unwrap_or(Value::Null);
             heard.0.lock().unwrap_or_else(PoisonError::into_inner).push(body);
         }
-        HttpConnectorFuture::ready(answer(self.status, &self.body))
+        let (status, body) =
+            self.read(&request).map_or((self.status, &*self.body), |item| (200, item));
+        HttpConnectorFuture::ready(answer(status, body))
     }
 }
 

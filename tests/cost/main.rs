@@ -11,10 +11,12 @@ static HEAP: peak_alloc::PeakAlloc = peak_alloc::PeakAlloc;
 use test_support as support;
 
 mod bodies;
+mod curves;
 mod damage;
 mod hot_keys;
 mod memory;
 mod parts;
+mod points;
 mod sizes;
 mod steps;
 mod strategies;

@@ -8,17 +8,19 @@ use dynamodb_idempotency::{Policy, RunError};
 use crate::support::{Charging, Link, Runs, Store, caller_on, charge, is_in_progress};
 
 /// The write units of an operation with some steps of 1 KB, whose names have 8 bytes.
-struct Cost {
+pub(crate) struct Cost {
     /// Of the whole operation.
-    all: f64,
+    pub(crate) all: f64,
     /// Of a renewal after the last step.
-    renewal: f64,
+    pub(crate) renewal: f64,
     /// Of a repeat that is rejected then.
-    repeat: f64,
+    pub(crate) repeat: f64,
+    /// The requests of the whole operation, without the renewal.
+    pub(crate) requests: usize,
 }
 
 /// Takes about ten seconds, until the first renewal.
-async fn cost(steps: u32) -> Cost {
+pub(crate) async fn cost(steps: u32) -> Cost {
     let (store, link, beside) = (Store::open().await, Link::default(), Link::default());
     let renewed = |policy: Policy| policy.lease(Lease::Renewed(Duration::from_secs(30)));
     let rival = store.over(&beside);
@@ -41,16 +43,17 @@ async fn cost(steps: u32) -> Cost {
         Ok::<_, RunError<&str>>(())
     });
     running.await.unwrap();
-    Cost { all: link.wire.units().1 - renewal, renewal, repeat }
+    let requests = link.wire.requests().len() - 1;
+    Cost { all: link.wire.units().1 - renewal, renewal, repeat, requests }
 }
 
 #[tokio::test]
 async fn steps_of_1_kb_cost_two_units_and_those_of_their_notes() {
-    let Cost { all, renewal, repeat } = cost(100).await;
+    let Cost { all, renewal, repeat, .. } = cost(100).await;
     println!("100 steps: {all} write units, a renewal {renewal}, a rejected repeat {repeat}");
     assert!(all <= 400.0, "{all}");
     assert!(renewal <= 3.0 && repeat <= 3.0, "{renewal}, {repeat}");
-    let Cost { all, renewal, repeat } = cost(200).await;
+    let Cost { all, renewal, repeat, .. } = cost(200).await;
     println!("200 steps: {all} write units, a renewal {renewal}, a rejected repeat {repeat}");
     assert!(all <= 1_000.0, "{all}");
     assert!(renewal <= 5.0 && repeat <= 5.0, "{renewal}, {repeat}");

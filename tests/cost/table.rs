@@ -15,7 +15,7 @@ const READ_UNIT: f64 = 0.125;
 
 /// How answers are stored and what comes first.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+pub(crate) struct Way {
     name: &'static str,
     policy: fn(Policy) -> Policy,
 }
@@ -24,7 +24,7 @@ const OBVIOUS: Way = Way {
     name: "obvious",
     policy: |policy| policy.compression(Compression::Off).large_answers(LargeAnswers::InRecord),
 };
-const WRITE_FIRST: Way = Way { name: "write first", policy: |policy| policy };
+pub(crate) const WRITE_FIRST: Way = Way { name: "write first", policy: |policy| policy };
 const WAYS: [Way; 4] = [
     OBVIOUS,
     WRITE_FIRST,
@@ -37,10 +37,10 @@ const WAYS: [Way; 4] = [
 
 /// What one call has consumed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Cost {
-    requests: usize,
-    writes: f64,
-    reads: f64,
+pub(crate) struct Cost {
+    pub(crate) requests: usize,
+    pub(crate) writes: f64,
+    pub(crate) reads: f64,
 }
 
 impl Cost {
@@ -57,15 +57,15 @@ impl Cost {
 
 /// One line of the table; `None` where the obvious way stores nothing to replay.
 #[derive(Debug)]
-struct Row {
-    first: Cost,
-    replay: Option<Cost>,
+pub(crate) struct Row {
+    pub(crate) first: Cost,
+    pub(crate) replay: Option<Cost>,
     in_progress: Cost,
     mismatch: Cost,
 }
 
-struct Bench {
-    store: Store,
+pub(crate) struct Bench {
+    pub(crate) store: Store,
 }
 
 impl Bench {
@@ -74,7 +74,7 @@ impl Bench {
     }
 
     /// Measures each call of one key with a separate caller, as if each ran in its own process.
-    async fn row(&self, way: Way, kind: Kind, bytes: usize) -> Row {
+    pub(crate) async fn row(&self, way: Way, kind: Kind, bytes: usize) -> Row {
         let name = way.name.replace([' ', ','], "_");
         let (key, body) = (format!("{name}-{kind:?}-{bytes}"), kind.bytes(bytes));
         let (owner, gate) = (Link::default(), Gate::default());

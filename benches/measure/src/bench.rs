@@ -6,6 +6,7 @@
 mod chart;
 mod counted;
 mod cpu_time;
+mod curves;
 mod figures;
 mod fingerprints;
 mod lambda;
@@ -52,7 +53,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         document.save()?;
         return if options.smoke { smoke::run(&workspace) } else { Ok(()) };
     }
-    let machine = machine::described(options)?;
+    if options.curves {
+        return grown(&workspace, options, &mut document);
+    }
+    let machine = machine::described(options.rounds)?;
     if let Some(folder) = &options.bootstraps {
         let server = dynamodb_local::required(&workspace.target)?;
         return lambda(&workspace, &server, builds(folder)?, options, &mut document);
@@ -61,7 +65,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         return in_a_share(&workspace, megabytes, options, &mut document);
     }
     if !options.built {
-        build(&workspace, PLAIN)?;
+        build(&workspace, PLAIN, &[])?;
     }
     if options.in_process {
         in_process(&workspace, &machine, &mut document)?;
@@ -69,7 +73,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         return document.save();
     }
     if !options.built {
-        build(&workspace, RELEASE)?;
+        build(&workspace, RELEASE, &[])?;
     }
     if !options.cold_start {
         document.replace("machine", &machine)?;
@@ -92,6 +96,17 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     lambda(&workspace, &server, builds.to_vec(), options, &mut document)
 }
 
+/// How the cost of a call grows.
+fn grown(workspace: &Workspace, options: &BenchOptions, document: &mut Document) -> Result<()> {
+    if !options.built {
+        build(workspace, PLAIN, &["--features", "benches/messages"])?;
+    }
+    curves::measure(workspace, document)?;
+    document.save()?;
+    println!("\nwritten: benches/figures.md");
+    Ok(())
+}
+
 /// Starts and requests of a small function, where this machine can be divided.
 fn in_a_share(
     workspace: &Workspace,
@@ -104,10 +119,10 @@ fn in_a_share(
         return Ok(());
     }
     if !options.built {
-        build(workspace, RELEASE)?;
+        build(workspace, RELEASE, &[])?;
     }
     println!("\n==> in a function of {megabytes} MB");
-    let machine = machine::described(options)?;
+    let machine = machine::described(options.rounds)?;
     let server = dynamodb_local::required(&workspace.target)?;
     let [table, first_request] = memory::table(workspace, &server, options, megabytes)?;
     document.replace("memory", &format!("{machine}\n{table}"))?;
@@ -173,9 +188,9 @@ fn program(workspace: &Workspace, profile: &str, name: &str) -> PathBuf {
 }
 
 /// Builds the example too: a separate build would compile the SDK again, with other features.
-fn build(workspace: &Workspace, profile: &str) -> Result<()> {
+fn build(workspace: &Workspace, profile: &str, features: &[&str]) -> Result<()> {
     let mut command = workspace.cargo(["build", "--profile", profile, "--bins"]);
-    command.args(["--package", "benches", "--package", "lambda-example"]);
+    command.args(["--package", "benches", "--package", "lambda-example"]).args(features);
     println!("==> {}", describe(&command));
     ensure!(command.status()?.success(), "the benchmarks could not be built");
     Ok(())

@@ -1,7 +1,7 @@
 //! `cargo xtask cost`: what each way of storing and replaying answers costs, measured on DynamoDB Local
 //! by the test target `cost`, and written into `tests/cost/figures.md` and its chart.
 
-mod chart;
+pub(crate) mod chart;
 
 use std::fmt::Write as _;
 
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &CostOptions) -> Result<bool> {
 }
 
 /// What a test of the target `cost` prints; `None` if it failed, which is said.
-fn measure(
+pub(crate) fn measure(
     workspace: &Workspace,
     server: Option<&Server>,
     test: &[&str],
@@ -181,7 +181,7 @@ fn cell(dollars: Option<f64>) -> String {
     dollars.map_or_else(|| "–".to_owned(), |dollars| format!("{dollars:.3}"))
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{} KB", bytes / 1024),

@@ -9,6 +9,7 @@ use plotters::prelude::*;
 pub(crate) const RED: RGBColor = RGBColor(0xb3, 0x26, 0x1e);
 pub(crate) const BLUE: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 pub(crate) const GREEN: RGBColor = RGBColor(0x2e, 0x7d, 0x32);
+pub(crate) const ORANGE: RGBColor = RGBColor(0xc7, 0x6a, 0x00);
 
 /// Of the dashed lines, and how long each line's sample is, in pixels.
 const DASH: i32 = 6;

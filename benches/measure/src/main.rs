@@ -38,6 +38,9 @@ struct BenchOptions {
     /// The same work with Powertools for Python, TypeScript and Java
     #[arg(long)]
     peers: bool,
+    /// How cost grows with steps, sizes, callers, messages, entries and tenants; needs neither DynamoDB Local nor valgrind
+    #[arg(long)]
+    curves: bool,
     /// Draw the charts again from the page's tables, and measure nothing
     #[arg(long)]
     charts: bool,

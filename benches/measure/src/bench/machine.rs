@@ -6,9 +6,7 @@ use anyhow::{Context, Result};
 
 use xtask::command::output;
 
-use crate::BenchOptions;
-
-pub(super) fn described(options: &BenchOptions) -> Result<String> {
+pub(super) fn described(rounds: u32) -> Result<String> {
     let processors = fs::read_to_string("/proc/cpuinfo")?;
     let count = processors.lines().filter(|line| line.starts_with("processor")).count();
     let model = processors.lines().find_map(|line| line.strip_prefix("model name"));
@@ -23,7 +21,6 @@ pub(super) fn described(options: &BenchOptions) -> Result<String> {
     let load = fs::read_to_string("/proc/loadavg")?;
     let load = load.split(' ').next().unwrap_or_default();
     let model = model.trim();
-    let rounds = options.rounds;
     let machine = std::env::consts::ARCH;
     Ok(format!(
         "Taken on {}, Linux on {machine}, {count} processors ({model}), {gigabytes} GB; Rust {rustc}; \

@@ -3,7 +3,10 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::chart::{Bar, chart};
+use super::{
+    chart::{Bar, chart},
+    curves,
+};
 use crate::document::Document;
 
 /// The sides of a table that the charts show: the crate and the sides it is compared with.
@@ -40,7 +43,8 @@ pub(super) fn draw(document: &mut Document) -> Result<()> {
 
     let title = "A small function's process that starts and makes one call by HTTPS: time";
     let memory = multiples(&document.table("memory")?)?;
-    document.picture("memory", chart(title, unit, &memory)?)
+    document.picture("memory", chart(title, unit, &memory)?)?;
+    curves::draw(document)
 }
 
 /// Of rows of side and time, as multiples of the crate's, which comes first. A side that has not answered
@@ -117,7 +121,8 @@ mod tests {
         let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../figures.md");
         let mut document = Document::open(&page).unwrap();
         draw(&mut document).unwrap();
-        for name in ["cpu", "cold-start", "instructions", "memory"] {
+        let curves = ["curve-steps", "curve-answers", "curve-answers-cpu", "curve-cpu"];
+        for name in ["cpu", "cold-start", "instructions", "memory"].into_iter().chain(curves) {
             let path = page.with_file_name(format!("figures-{name}.svg"));
             let svg = std::fs::read_to_string(&path).unwrap();
             assert!(document.has_picture(&path, &svg), "{name}: `cargo xtask bench --charts`");

@@ -10,7 +10,7 @@ use xtask::{
     workspace::Workspace,
 };
 
-use super::{counted, fingerprints, program, sockets};
+use super::{counted, curves, fingerprints, program, sockets};
 
 /// The folder of the profile `dev`: CI has built these programs for the tests.
 const DEBUG: &str = "debug";
@@ -31,5 +31,6 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
         }
     }
     fingerprints::smoke(workspace, DEBUG)?;
+    curves::smoke(workspace, DEBUG)?;
     sockets::smoke(workspace, DEBUG, &dynamodb_local::required(&workspace.target)?)
 }

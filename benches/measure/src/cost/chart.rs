@@ -42,12 +42,12 @@ pub(super) fn draw(rows: &[Row]) -> Result<String> {
 
 /// Exact up to 2^53, which no answer reaches.
 #[expect(clippy::cast_precision_loss, reason = "see above")]
-fn to_f64(number: u64) -> f64 {
+pub(crate) fn to_f64(number: u64) -> f64 {
     number as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size, as above")]
-fn from_f64(number: f64) -> u64 {
+pub(crate) fn from_f64(number: f64) -> u64 {
     number as u64
 }
 
