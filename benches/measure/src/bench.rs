@@ -68,7 +68,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         build(&workspace, PLAIN, &[])?;
     }
     if options.in_process {
-        in_process(&workspace, &machine, &mut document)?;
+        in_process(&workspace, &mut document)?;
         pictures::draw(&mut document)?;
         return document.save();
     }
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if !options.cold_start {
         document.replace("machine", &machine)?;
-        in_process(&workspace, &machine, &mut document)?;
+        in_process(&workspace, &mut document)?;
         println!("\n==> fingerprints");
         document.replace("fingerprints", &fingerprints::table(&workspace)?)?;
         document.save()?;
@@ -134,7 +134,7 @@ fn in_a_share(
 }
 
 /// What a call takes in the process: allocations, instructions and CPU time.
-fn in_process(workspace: &Workspace, machine: &str, document: &mut Document) -> Result<()> {
+fn in_process(workspace: &Workspace, document: &mut Document) -> Result<()> {
     println!("\n==> allocations");
     let allocations = counted::allocations(workspace)?;
     document.replace("allocations", &allocations.table())?;
@@ -144,6 +144,7 @@ fn in_process(workspace: &Workspace, machine: &str, document: &mut Document) -> 
     document.replace("instructions", &counted::table(&instructions))?;
 
     println!("\n==> CPU time");
+    let machine = machine::described(cpu_time::TURNS)?;
     let cpu_time = cpu_time::table(workspace, &allocations.names())?;
     document.replace("cpu-time", &format!("{machine}\n{cpu_time}"))?;
     document.save()
