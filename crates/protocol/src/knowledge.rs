@@ -1,5 +1,6 @@
 //! What one call knows of its key: the writes that may still be applied, and the record as it was seen last. Renewals,
-//! their corrections, steps and extensions are not noted: no delayed one of them acquires the key or ends the operation.
+//! their corrections, steps and extensions are not noted: no delayed one of them acquires the key or ends the
+//! operation.
 
 use crate::condition::{Condition, Prospect};
 use crate::fault_point::{FaultPoint, is_broken};
@@ -11,8 +12,8 @@ use crate::write::{Form, Kind, Write};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Knowledge {
     me: OwnerId,
-    /// The writes of this call that DynamoDB may still apply. A write stays here until DynamoDB has said that it did not
-    /// execute it, or until a delayed copy of it would certainly be rejected.
+    /// The writes of this call that DynamoDB may still apply. A write stays here until DynamoDB has said that it did
+    /// not execute it, or until a delayed copy of it would certainly be rejected.
     possible: Vec<Write>,
     /// The commits, transactions and answers without items ([`Kind::AnswerWithoutItems`]) of this call whose outcome is
     /// unknown. An absent record proves nothing about them: it may have been deleted since.

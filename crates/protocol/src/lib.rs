@@ -3,9 +3,9 @@
 //! reads a clock or generates a random number. The library does these things, and passes the results to
 //! the machine.
 //!
-//! [`Acquisition`] acquires a key. [`Tenure`] accompanies the handler, which usually holds the key, and ends its record.
-//! Each returns [`Command`]s, and decides by its [`Knowledge`]. The program in `tests/search` explores every state that
-//! the machines can reach.
+//! [`Acquisition`] acquires a key. [`Tenure`] accompanies the handler, which usually holds the key, and ends its
+//! record. Each returns [`Command`]s, and decides by its [`Knowledge`]. The program in `tests/search` explores every
+//! state that the machines can reach.
 //!
 //! Read [`decide`](decide()) first, then [`Condition`], [`Knowledge`], [`Acquisition`], [`Tenure`], [`Renewals`] and
 //! [`StepWrite`].

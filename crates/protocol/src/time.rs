@@ -261,8 +261,8 @@ pub struct Interval {
     pub latest: Timestamp,
 }
 
-/// A time that may be written into a record. It exists once a response has shown store time, or if the user has declared
-/// that none does.
+/// A time that may be written into a record. It exists once a response has shown store time, or if the user has
+/// declared that none does.
 ///
 /// It is wrong if a clock has jumped or stopped since the last response. So the machines verify each stamp
 /// by the `Date` of the response that shows it, and correct a wrong one.

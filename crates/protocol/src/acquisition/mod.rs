@@ -359,8 +359,8 @@ impl Acquisition {
         acquisition
     }
 
-    /// When the time of the call's requests is over. Only an undo, a correction of its own lease, the end of a transaction
-    /// in doubt, and an extension of the retention may begin later.
+    /// When the time of the call's requests is over. Only an undo, a correction of its own lease, the end of a
+    /// transaction in doubt, and an extension of the retention may begin later.
     pub const fn budget(&self) -> Deadline {
         self.budget
     }
@@ -851,8 +851,9 @@ impl Acquisition {
         observed.left.checked_sub(now.local.uptime.since(observed.at))
     }
 
-    /// Ends the call after an error. For a call that would run a handler in an outage, the result is [`Reason::InProgress`] if another owner's
-    /// lease is live. If no other lease was seen, the handler can run without a record ([`Outage::Open`]).
+    /// Ends the call after an error. For a call that would run a handler in an outage, the result is
+    /// [`Reason::InProgress`] if another owner's lease is live. If no other lease was seen, the handler can run without
+    /// a record ([`Outage::Open`]).
     fn give_up(&mut self, now: Now, reason: Reason, cause: Cause) -> Command {
         if cause == Cause::Outage && self.work == Work::Own {
             // The other lease may have expired since.
@@ -912,8 +913,8 @@ impl Acquisition {
 /// Undoing an acquisition that has executed nothing: the previous record is put back, or the key is released.
 impl Acquisition {
     /// Undoes an acquisition that was applied, or may still be applied. The undo sends a request even if a freeze has
-    /// used up the time, and further ones if a rejection shows that this call may still hold the key. If the last is not
-    /// confirmed, the key is free when the lease expires.
+    /// used up the time, and further ones if a rejection shows that this call may still hold the key. If the last is
+    /// not confirmed, the key is free when the lease expires.
     fn undo(&mut self, now: Now, reason: Reason) -> Command {
         // A process that does not know store time has written nothing, unless a restored snapshot has
         // made it forget the time.

@@ -195,20 +195,20 @@ struct KnownSteps {
 /// answer, keeps the failure or releases the key.
 ///
 /// A *commit* stores an answer while the handler runs, together with the caller's items. A *completion* stores the
-/// handler's answer after it has returned. (A [`NoCompletion`] rules out both, and a transaction.) An owner never sends both a completion and a release, because a completion
-/// also accepts a RELEASED record.
+/// handler's answer after it has returned. (A [`NoCompletion`] rules out both, and a transaction.) An owner never sends
+/// both a completion and a release, because a completion also accepts a RELEASED record.
 ///
 /// # Driving a tenure
 ///
-/// 1. [`new`](Self::new) takes what the acquisition has [granted](crate::Acquisition::grant), and the handler
-///    begins. It is polled only before [`runs_until`](Self::runs_until). Meanwhile [`Renewals`] renew the lease, each
+/// 1. [`new`](Self::new) takes what the acquisition has [granted](crate::Acquisition::grant), and the handler begins.
+///    It is polled only before [`runs_until`](Self::runs_until). Meanwhile [`Renewals`] renew the lease, each
 ///    [`StepWrite`] stores a step, and [`commit`](Self::commit) commits.
-/// 2. If the handler has not returned by then, it is dropped: [`stop`](Self::stop), then [`expire`](Self::expire). The record
-///    stays as it is.
-/// 3. If the handler returns, [`close`](Self::close) ends its commits. A commit that was applied or is in doubt overrules
-///    what the handler returned. If there is none, [`complete`](Self::complete) or [`end`](Self::end) writes what the handler's
-///    result means. The renewals go on until this write has ended. After [`end`](Self::end), a second `close` returns
-///    the commit that the write has found, if any.
+/// 2. If the handler has not returned by then, it is dropped: [`stop`](Self::stop), then [`expire`](Self::expire). The
+///    record stays as it is.
+/// 3. If the handler returns, [`close`](Self::close) ends its commits. A commit that was applied or is in doubt
+///    overrules what the handler returned. If there is none, [`complete`](Self::complete) or [`end`](Self::end) writes
+///    what the handler's result means. The renewals go on until this write has ended. After [`end`](Self::end), a
+///    second `close` returns the commit that the write has found, if any.
 ///
 /// A commit, `expire`, `close`, `complete` and `end` each begin a conversation: the caller carries out the
 /// [`Command`](crate::Command) and passes the result to [`replied`](Machine::replied) or
