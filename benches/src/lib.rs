@@ -7,5 +7,6 @@
 pub mod at_work;
 pub mod canned;
 pub mod cases;
+pub mod cpu;
 pub mod order;
 pub mod raw;

@@ -3,9 +3,11 @@
 //! `calls` alone lists the cases; `calls CASE ours|bare TIMES` runs one; `calls CASE ours|bare TIMES cpu` prints the
 //! nanoseconds of a call. (The clock cannot be read under valgrind.)
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use benches::cases::{self, Work};
-use rustix::time::{ClockId, clock_gettime};
+use benches::cpu;
 use tokio::runtime::{Builder, Runtime};
 
 fn main() -> Result<()> {
@@ -32,13 +34,14 @@ fn main() -> Result<()> {
     match clock {
         [] => (0..times).try_for_each(|_| measured(&runtime, prepare())),
         [clock] if clock == "cpu" => {
-            let nanos = (0..times).try_fold(0, |nanos, _| {
+            // All the work is done by this thread.
+            let taken = (0..times).try_fold(Duration::ZERO, |taken, _| {
                 let work = prepare();
-                let start = cpu_nanos();
+                let start = cpu::of_thread();
                 measured(&runtime, work)?;
-                anyhow::Ok(nanos + cpu_nanos() - start)
+                anyhow::Ok(taken + cpu::of_thread().saturating_sub(start))
             })?;
-            println!("{}", nanos / i64::from(times.max(1)));
+            println!("{}", (taken / times.max(1)).as_nanos());
             Ok(())
         }
         other => bail!("`cpu` or nothing, not {other:?}"),
@@ -48,10 +51,4 @@ fn main() -> Result<()> {
 #[inline(never)]
 fn measured(runtime: &Runtime, work: Work) -> Result<()> {
     runtime.block_on(work)
-}
-
-/// The CPU time of this thread, which does all the work.
-fn cpu_nanos() -> i64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

@@ -12,13 +12,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use benches::at_work::AtWork;
 use benches::canned::Canned;
+use benches::cpu;
 use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::lambda::LambdaResponse;
 use dynamodb_idempotency::messages::{Message, MessageKey, events::sqs::SqsMessage};
 use dynamodb_idempotency::{Idempotency, Outcome, RunError, Scope};
 use lambda_http::lambda_runtime::{Context, LambdaEvent};
 use lambda_http::{Body, Request, Response, service_fn};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::runtime::{Builder, Runtime};
@@ -90,10 +90,10 @@ fn measure(runtime: &Runtime, mut points: Vec<Point>, turns: usize, turn: Durati
     }
     for _ in 0..turns {
         for (point, least) in points.iter_mut().zip(&mut least) {
-            let (start, mut calls) = (cpu_time()?, 0);
+            let (start, mut calls) = (cpu::of_thread(), 0);
             let taken = loop {
                 calls += (point.calls)(runtime)?;
-                let taken = cpu_time()?.saturating_sub(start);
+                let taken = cpu::of_thread().saturating_sub(start);
                 if taken >= turn {
                     break taken;
                 }
@@ -106,11 +106,6 @@ fn measure(runtime: &Runtime, mut points: Vec<Point>, turns: usize, turn: Durati
         println!("{}", point.row);
     }
     Ok(())
-}
-
-/// The CPU time of this thread, which does all the work.
-fn cpu_time() -> Result<Duration> {
-    Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?)
 }
 
 fn idempotency(responses: Canned) -> Idempotency {

@@ -13,10 +13,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::{Client, Config};
-use benches::raw;
+use benches::{cpu, raw};
 use dynamodb_idempotency::policy::Lease;
 use dynamodb_idempotency::{ErrorKind, Idempotency, Outcome, Policy, RunError};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -116,9 +115,10 @@ async fn starts(is_ours: bool, checks: bool, run: &str) -> Result<serde_json::Va
     }
     let ready = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let call = async |n: usize, expected: Case| {
-        let (began, cpu, faults) = (Instant::now(), cpu_time(), page_faults()?);
+        let (began, cpu, faults) = (Instant::now(), cpu::of_process(), page_faults()?);
         started.call(&format!("{run}-{n}"), expected).await?;
-        let (took, cpu) = (began.elapsed().as_micros(), cpu_time().saturating_sub(cpu).as_micros());
+        let (took, cpu) =
+            (began.elapsed().as_micros(), cpu::of_process().saturating_sub(cpu).as_micros());
         anyhow::Ok([took, cpu, u128::from(page_faults()? - faults)])
     };
     let [first, first_cpu, first_faults] = call(0, Case::First).await?;
@@ -312,9 +312,9 @@ async fn measure(
 ) -> Result<serde_json::Value> {
     work.prepare().await?;
     run(&work, callers, 0, warm_up).await?;
-    let (cpu, start) = (cpu_time(), Instant::now());
+    let (cpu, start) = (cpu::of_process(), Instant::now());
     let mut latencies = run(&work, callers, callers * warm_up, calls).await?;
-    let (cpu, took) = (cpu_time().saturating_sub(cpu), start.elapsed());
+    let (cpu, took) = (cpu::of_process().saturating_sub(cpu), start.elapsed());
     latencies.sort_unstable();
     let at = |share: usize| latencies[(latencies.len() - 1) * share / 100].as_micros();
     let made = u32::try_from(latencies.len())?;
@@ -351,13 +351,6 @@ async fn run(
         all.extend(task.await??);
     }
     Ok(all)
-}
-
-/// Of all threads of this process.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
-    Duration::from_secs(seconds) + Duration::from_nanos(nanos)
 }
 
 fn rss_kb() -> Result<u64> {

@@ -223,18 +223,24 @@ pub(crate) const fn completed_meta(
 /// An upper bound of the size of a record without its answer.
 pub(crate) fn bytes_without_answer(
     schema: &TableSchema,
-    (key, fingerprint): (&RecordKey, &StoredFingerprint),
+    of: (&RecordKey, &StoredFingerprint),
     meta: &RecordMeta,
 ) -> usize {
     let one_byte = AttributeValue::Null(true);
-    let state = state_values(meta, Some(one_byte)).into_iter();
-    let state = state.filter_map(|(name, value)| Some(name.len() + value?.bytes()));
-    let beginning = beginning_values(fingerprint, meta).into_iter();
-    let beginning = beginning.map(|(name, value)| name.len() + value.bytes());
-    let ends = schema.ttl_name().len() + Value::Number(meta.expires_at).bytes();
-    let own = schema.key_name().len() + key.as_str().len();
-    let partition = schema.partition().map_or(0, |(name, value)| name.len() + value.len());
-    partition + own + ends + state.chain(beginning).sum::<usize>()
+    record_bytes(schema, of, meta, Some(one_byte))
+}
+
+/// An upper bound of the size of the [`item`] with these contents.
+fn record_bytes(
+    schema: &TableSchema,
+    (key, fingerprint): (&RecordKey, &StoredFingerprint),
+    meta: &RecordMeta,
+    response: Option<AttributeValue>,
+) -> usize {
+    let key: usize = key_values(schema, key).map(|(name, value)| name.len() + value.len()).sum();
+    let ttl = schema.ttl_name().len() + Value::Number(meta.expires_at).bytes();
+    let values = values(fingerprint, meta, response);
+    key + ttl + values.map(|(name, value)| name.len() + value.bytes()).sum::<usize>()
 }
 
 /// The size limit of a failed record without its steps and its failure, in bytes.
@@ -247,11 +253,20 @@ pub(crate) fn item(
     meta: &RecordMeta,
     response: Option<AttributeValue>,
 ) -> Item {
-    let state = state_values(meta, response).into_iter();
-    let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
-    let values = state.chain(beginning_values(fingerprint, meta));
+    let values = values(fingerprint, meta, response);
     let values = values.map(|(attribute, value)| (attribute, value.encode()));
     item_of(schema, key, meta.expires_at, values)
+}
+
+/// The attributes of a record, without its key and its TTL attribute.
+fn values(
+    fingerprint: &StoredFingerprint,
+    meta: &RecordMeta,
+    response: Option<AttributeValue>,
+) -> impl Iterator<Item = (&'static str, Value)> {
+    let state = state_values(meta, response).into_iter();
+    let state = state.filter_map(|(attribute, value)| Some((attribute, value?)));
+    state.chain(beginning_values(fingerprint, meta))
 }
 
 /// The value of an attribute, whose size is known before it is encoded.
@@ -367,9 +382,9 @@ pub(crate) fn pending_bytes(
     let state = State::Pending { lease_expires_at };
     // The largest form: with `released_attempts`.
     let pending = RecordMeta { state, completed_at: None, released_attempts: 1, ..meta.clone() };
-    let mut item = item(schema, of, &pending, None);
-    item.insert(attribute::STEPS.to_owned(), AttributeValue::M(Item::new()));
-    item_bytes(&item, Bound::Upper)
+    let no_steps = AttributeValue::M(Item::new());
+    let steps = attribute::STEPS.len() + value_bytes(&no_steps, Bound::Upper);
+    record_bytes(schema, of, &pending, None) + steps
 }
 
 /// Returns the value in a step's item, and when the item expires, in epoch seconds; `None` if it is not the item
@@ -415,11 +430,17 @@ pub(crate) fn part_bytes(item: Item, owner: &OwnerId) -> Option<Vec<u8>> {
 /// The attributes of the item's key.
 pub(crate) fn key_item(schema: &TableSchema, key: &RecordKey) -> Item {
     let mut item = Item::with_capacity(12);
-    let own = (schema.key_name(), key.as_str());
-    for (name, value) in schema.partition().into_iter().chain([own]) {
+    for (name, value) in key_values(schema, key) {
         item.insert(name.to_owned(), AttributeValue::S(value.to_owned()));
     }
     item
+}
+
+fn key_values<'a>(
+    schema: &'a TableSchema,
+    key: &'a RecordKey,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    schema.partition().into_iter().chain([(schema.key_name(), key.as_str())])
 }
 
 fn item_of(

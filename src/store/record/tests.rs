@@ -285,6 +285,14 @@ fn the_size_without_an_answer_is_that_of_the_item() {
             let item = item(&schema, of, &meta, Some(AttributeValue::Null(true)));
             let bytes = bytes_without_answer(&schema, of, &meta);
             assert_eq!(bytes, item_bytes(&item, Bound::Upper), "{attempt} {expires_at}");
+            let lease_expires_at = Timestamp::from_seconds(expires_at);
+            let state = State::Pending { lease_expires_at };
+            let pending =
+                RecordMeta { state, completed_at: None, released_attempts: 1, ..meta.clone() };
+            let mut item = super::item(&schema, of, &pending, None);
+            item.insert("steps".to_owned(), AttributeValue::M(Item::new()));
+            let bytes = pending_bytes(&schema, of, &meta);
+            assert_eq!(bytes, item_bytes(&item, Bound::Upper), "{attempt} {expires_at}");
         }
     }
 }

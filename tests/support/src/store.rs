@@ -208,9 +208,10 @@ impl Store {
 
 /// Where the engine under test is. The embedded one is separate, and ends with the test's runtime.
 pub async fn endpoint() -> String {
-    match std::env::var("DYNAMODB_ENDPOINT") {
-        Ok(endpoint) if !endpoint.is_empty() => return endpoint,
-        _ => {}
+    if let Ok(endpoint) = std::env::var("DYNAMODB_ENDPOINT")
+        && !endpoint.is_empty()
+    {
+        return endpoint;
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

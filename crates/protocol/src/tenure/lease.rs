@@ -39,7 +39,7 @@ enum Renewed {
     Right,
     /// The record has this end, and store time does not prove that it is right: a clock has jumped, or the response
     /// was slow.
-    Wrong(Timestamp),
+    Wrong,
     Failed,
     Ended,
     Lost,
@@ -68,10 +68,10 @@ impl Renewals {
         };
         Command::Return(match tenure.renewed(now, &write, reply) {
             Renewed::Right => Renewal::Next(self.pause(tenure, now)),
-            Renewed::Wrong(wrong) if write.kind == Kind::Renew => {
-                return self.send(tenure.restamp(now, wrong));
+            Renewed::Wrong if write.kind == Kind::Renew => {
+                return self.send(tenure.restamp(now));
             }
-            Renewed::Failed | Renewed::Wrong(_) => Renewal::Next(self.length / 24),
+            Renewed::Failed | Renewed::Wrong => Renewal::Next(self.length / 24),
             Renewed::Ended => Renewal::Ended,
             Renewed::Lost => Renewal::Lost,
         })
@@ -146,9 +146,8 @@ impl Tenure {
 
     /// The write that corrects a wrong end of the lease. The owner relies on the lease in `window`, so the
     /// new end is never before the end of that lease.
-    pub(super) fn restamp(&mut self, now: Now, wrong: Timestamp) -> Option<Write> {
+    pub(super) fn restamp(&mut self, now: Now) -> Option<Write> {
         let (held, stamp) = (self.window?, now.stamp()?);
-        self.recorded_lease = wrong;
         let recorded = self.require_recorded_lease();
         let term = self.rules.renewal_term(stamp, self.rules.renewed_length());
         let term = term.not_before(held.lease_expires_at).unlike(&self.used_ends);
@@ -212,7 +211,7 @@ impl Tenure {
         };
         self.recorded_lease = lease_expires_at;
         match self.rules.window(now, None, lease_expires_at, reply.time) {
-            None => Renewed::Wrong(lease_expires_at),
+            None => Renewed::Wrong,
             Some(window) => {
                 self.window = self.window.map(|_| window);
                 Renewed::Right

@@ -266,11 +266,13 @@ fn a_renewal_with_a_wrong_end_is_corrected_once_and_then_tried_again() {
 fn a_wrong_end_of_the_lease_is_corrected_to_one_that_was_never_stamped() {
     let mut tenure = tenure(true);
     let wrong = lease_end().shifted(-20_000);
-    let correction = tenure.restamp(now(), wrong).unwrap();
+    tenure.recorded_lease = wrong;
+    let correction = tenure.restamp(now()).unwrap();
     assert!(correction.condition.holds(Some(&lasting_until(wrong))));
     assert!(!correction.condition.holds(Some(&pending(ME))));
     assert!(correction.record.state.lease_expires_at() >= Some(lease_end()));
-    let again = tenure.restamp(now(), lease_end()).unwrap();
+    tenure.recorded_lease = lease_end();
+    let again = tenure.restamp(now()).unwrap();
     assert!(again.record.state.lease_expires_at() > Some(lease_end()));
 }
 
@@ -305,12 +307,12 @@ fn a_delayed_renewal_does_not_restore_an_end_that_was_corrected() {
     let mut tenure = tenure(true);
     let renewal = tenure.renewal(jumped).unwrap();
     let wrong = renewal.record.state.lease_expires_at().unwrap();
-    let correction = tenure.restamp(now(), wrong).unwrap();
+    tenure.recorded_lease = wrong;
+    let correction = tenure.restamp(now()).unwrap();
     assert!(correction.record.state.lease_expires_at() < Some(wrong));
     assert!(renewal.condition.holds(Some(&pending(ME))));
     assert!(!renewal.condition.holds(Some(&correction.record)));
     // Nor one that a commit in doubt has required.
-    tenure.recorded_lease = wrong;
     let _ = sent(tenure.commit(now(), a_second()));
     let closing = tenure.closing_write();
     assert!(closing.condition.holds(Some(&renewal.record)));
