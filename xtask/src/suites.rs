@@ -53,8 +53,12 @@ pub(crate) fn run_one_pool(workspace: &Workspace) -> Result<bool> {
     succeeds(&mut command)
 }
 
-/// Every state of the machines, as they are shipped.
+/// Every state of the machines, as they are shipped. Then the broken rules that are found only after millions of
+/// states.
 pub(crate) fn run_search(workspace: &Workspace) -> Result<bool> {
-    let package = ["--package", "protocol-search", "--no-default-features"];
-    succeeds(&mut workspace.cargo(["run", "--profile", "search"].into_iter().chain(package)))
+    let package = ["--profile", "search", "--package", "protocol-search"];
+    let mut shipped =
+        workspace.cargo(["run"].into_iter().chain(package).chain(["--no-default-features"]));
+    let mut deep = workspace.cargo(["test"].into_iter().chain(package).chain(["--", "--ignored"]));
+    Ok(succeeds(&mut shipped)? && succeeds(&mut deep)?)
 }

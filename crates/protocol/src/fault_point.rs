@@ -15,6 +15,8 @@ pub enum FaultPoint {
     TakeReleasedUnfenced,
     KeepFailureUnfenced,
     RenewUnfenced,
+    /// A renewal does not require the end of the lease that it replaces.
+    RenewAnyEnd,
     RenewalMayShorten,
     RestampMayShorten,
     TakeOverUnfenced,

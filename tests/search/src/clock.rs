@@ -5,24 +5,23 @@ use dynamodb_idempotency_protocol::time::{
     Known, Learned, Local, Now, StoreTime, Timestamp, Uptime,
 };
 
-/// The length of a tick, in ms.
-pub(crate) const TICK: i64 = 4_000;
+/// The length of a tick, in ms. It is not a whole number of seconds, so how far a `Date` is behind store time
+/// differs from tick to tick.
+pub(crate) const TICK: i64 = 4_700;
 
-/// Store time is always this many milliseconds after a full second, and a `Date` this much behind it.
-const PHASE: i64 = 600;
-
-const EPOCH: i64 = 1_000_000_000;
+/// Store time at the start, in ms.
+const EPOCH: i64 = 1_000_000_100;
 
 /// The start of a monotonic clock, which is arbitrary.
 const UPTIME: i64 = 50_000;
 
 pub(crate) fn store_time(tick: u8) -> Timestamp {
-    Timestamp::from_millis(EPOCH + i64::from(tick) * TICK + PHASE)
+    Timestamp::from_millis(EPOCH + i64::from(tick) * TICK)
 }
 
 /// Store time as a response shows it, cut to the second.
 pub(crate) fn date(tick: u8) -> Timestamp {
-    Timestamp::from_millis(EPOCH + i64::from(tick) * TICK)
+    Timestamp::from_seconds(store_time(tick).millis().div_euclid(1000))
 }
 
 /// The clocks of one process, and what the responses have shown it.

@@ -119,6 +119,13 @@ mod tests {
     #[cfg(feature = "internals")]
     #[test]
     fn each_broken_rule_is_found() {
-        assert!(super::mutants::all_are_found());
+        assert!(super::mutants::are_found(super::mutants::ALL));
+    }
+
+    #[cfg(feature = "internals")]
+    #[test]
+    #[ignore = "takes about a minute; `cargo xtask verify` runs it"]
+    fn each_broken_rule_that_lies_deep_is_found() {
+        assert!(super::mutants::are_found(super::mutants::DEEP));
     }
 }

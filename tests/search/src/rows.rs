@@ -14,6 +14,9 @@ const LEASE: Duration = Duration::from_millis(3_300);
 /// A lease that expires after two ticks.
 const LONG_LEASE: Duration = Duration::from_secs(7);
 
+/// A lease that expires after three ticks.
+const LONGER_LEASE: Duration = Duration::from_secs(10);
+
 /// By how much a local clock may differ from store time.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
@@ -22,7 +25,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longer than the retention, in ms.
 const OVER_A_DAY: i64 = 25 * 60 * 60 * 1000;
 
-/// The limit of waits, requests and completions: a tick and a half.
+/// The limit of waits, requests and completions: more than a tick, and less than two.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The error of a wrong clock, in ms.
@@ -210,6 +213,7 @@ const fn keeping(failure: Failure) -> Rules {
 const WAITING: Rules = Rules { in_progress: InProgress::Wait { timeout: PATIENCE }, ..BASE };
 const OPEN: Rules = Rules { outage: Outage::Open, ..BASE };
 const RENEWED: Rules = Rules { lease: Lease::Renewed(LONG_LEASE), ..BASE };
+const LONGER: Rules = Rules { lease: Lease::Renewed(LONGER_LEASE), ..BASE };
 const HOOKED: Rules = Rules { reconciles: true, ..BASE };
 const REJECTING: Rules = Rules { takeover: Takeover::Reject, ..BASE };
 const SHORT: Rules = Rules { retention: Duration::from_secs(1), ..LONG };
@@ -281,6 +285,12 @@ pub(crate) const ALL: &[Row] = &[
     Row { clocks_fail: true, ..row("clocks", RUN) },
     Row { clocks_fail: true, ..row("clocks-commit", COMMIT) },
     Row { clocks_fail: true, ..long(&heavy("clocks-renewed", with(RENEWED))) },
+    // A wall clock that jumps forward by less than a lease makes a renewed lease too long.
+    Row {
+        clocks_fail: true,
+        jump: 3_000,
+        ..heaviest("clocks-commit-renewed", Role { work: Work::Commit, ..with(LONGER) })
+    },
     row("fast-clock", Role { skew: WRONG, ..NEW }),
     row("slow-clock", Role { skew: -WRONG, ..NEW }),
     Row { roles: [RUN, Role { skew: WRONG, ..NEW }, RUN], ..row("fast-taker", RUN) },

@@ -138,6 +138,7 @@ impl Tenure {
         let term =
             self.rules.renewal_term(stamp, self.rules.renewed_length()).unlike(&self.used_ends);
         let is_shorter = Term::LeaseExpiresBefore(term.lease_expires_at);
+        let recorded = if is_broken(FaultPoint::RenewAnyEnd) { self.held() } else { recorded };
         let may_shorten = is_broken(FaultPoint::RenewalMayShorten);
         let condition = if may_shorten { self.held() } else { recorded.and(is_shorter) };
         let condition = condition.unless(FaultPoint::RenewUnfenced);
