@@ -640,6 +640,9 @@ impl Acquisition {
     fn acquired(&mut self, now: Now, lease_expires_at: Timestamp) -> Command {
         if let Some(own) = self.knowledge.own() {
             self.attempts = Attempts::of(own);
+            // The record of another life was removed before it could be taken over.
+            self.taken_over =
+                self.taken_over.take().filter(|taken| taken.created_at == own.created_at);
         }
         self.verify_lease(now, lease_expires_at)
     }
@@ -657,8 +660,11 @@ impl Acquisition {
 
     /// Begins a write. From the third write on, a pause comes first.
     fn write(&mut self, now: Now, intent: Intent) -> Command {
-        if self.work == Work::LookUp {
-            return self.end(now, Reason::Free);
+        match self.work {
+            Work::LookUp => return self.end(now, Reason::Free),
+            // The earlier transaction may have been applied, and its record removed since. No second one follows.
+            Work::Transact(_) if self.is_in_doubt() => return self.end(now, Reason::Error),
+            Work::Transact(_) | Work::Own => {}
         }
         self.writes += 1;
         if self.may_have_resolved_another() {

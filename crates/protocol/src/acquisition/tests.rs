@@ -396,6 +396,45 @@ fn an_answer_without_the_items_is_sent_at_once() {
 }
 
 #[test]
+fn no_second_transaction_and_no_answer_follow_one_whose_record_was_removed() {
+    // It was applied, its response was lost, and the record was deleted or released by hand.
+    let in_doubt = |result| Reply { is_in_doubt: true, ..reply(result) };
+    let first = || {
+        let mut acquisition = transaction();
+        let _ = sent(acquisition.start(now(), FirstRequest::Write));
+        acquisition
+    };
+    let released = record(OTHER, State::Released);
+    let after = first().replied(now(), &in_doubt(WriteResult::Rejected(Some(released))));
+    assert_eq!(after, done(CallResult::Unknown));
+    let mut acquisition = first();
+    let after = acquisition.replied(now(), &in_doubt(WriteResult::ItemsRejected(())));
+    assert_eq!(sent(after).kind, Kind::SupersedeByRelease);
+    assert_eq!(acquisition.replied(now(), &reply(WriteResult::Applied)), done(CallResult::Unknown));
+}
+
+#[test]
+fn a_record_that_was_removed_before_its_takeover_is_not_continued() {
+    let mut acquisition = acquisition();
+    let create = sent(acquisition.start(now(), FirstRequest::Write));
+    let _ = acquisition.replied(now(), &reply(WriteResult::Unknown(Cause::Outage)));
+    // Another owner's record, whose lease has expired.
+    let created_at = START.wall.shifted(-60_000);
+    let state = State::Pending { lease_expires_at: START.wall.shifted(-30_000) };
+    let others = RecordMeta { created_at, steps: Some(2), attempt: 5, ..record(OTHER, state) };
+    let found = Outcome::Read(ReadResult::Found(Some(others)));
+    let found = Reply { outcome: found, is_in_doubt: false, time: None };
+    assert_eq!(sent(acquisition.replied(now(), &found)).kind, Kind::TakeOver);
+    assert!(acquisition.grant().taken_over.is_some());
+    // It was deleted, and the delayed first write was applied.
+    let rejected = reply(WriteResult::Rejected(Some(create.record)));
+    let run = acquisition.replied(now(), &rejected);
+    assert!(matches!(run, Command::Return(Next::Run(_)) | Command::Send { .. }), "{run:?}");
+    let grant = acquisition.grant();
+    assert_eq!((grant.taken_over, grant.attempts.number), (None, 1));
+}
+
+#[test]
 fn a_transaction_that_cannot_be_accepted_is_tried_again_only_while_an_earlier_try_is_in_doubt() {
     for result in [WriteResult::Invalid(Cause::Other), WriteResult::NotApplied(Cause::Other)] {
         let mut acquisition = transaction();

@@ -83,6 +83,10 @@ impl Acquisition {
             WriteResult::Applied => done(CallResult::Executed),
             WriteResult::Rejected(Some(_)) => self.decide(now),
             WriteResult::Rejected(None) => self.read(now),
+            // An earlier try may have been applied, and its record removed since. The stored answer would deny it.
+            WriteResult::ItemsRejected(()) if self.is_in_doubt() && write.condition.holds(None) => {
+                self.end(now, Reason::ItemsRejected)
+            }
             WriteResult::ItemsRejected(()) => {
                 self.waiting = Waiting::Retrying(write, intent);
                 Command::Return(Next::AnswerForFailedCondition)

@@ -719,7 +719,7 @@ impl Tenure {
             WriteResult::Rejected(Some(_)) => self.after_record(now, Some(write), purpose),
             // There is no record, so nothing has to be changed.
             WriteResult::Rejected(None) if matches!(purpose, Purpose::Fail { .. }) => {
-                self.unheld(purpose)
+                self.deleted(purpose)
             }
             WriteResult::Rejected(None) => self.read(now, Some(write), purpose),
             // If an earlier try may still be applied, it is closed off.
@@ -779,11 +779,13 @@ impl Tenure {
                 Purpose::Complete { .. } => self.lost(now, purpose),
                 Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Unknown),
             },
+            // An earlier try of an undo was applied. It leaves the record to an id that no call has.
+            None if self.shows(write.as_ref()) => self.unheld(purpose),
             None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
             // There is no record: it was deleted.
             None => match purpose {
-                Purpose::Fail { .. }
-                | Purpose::CloseOff { .. }
+                Purpose::Fail { .. } => self.deleted(purpose),
+                Purpose::CloseOff { .. }
                 | Purpose::CloseOffByEnding { .. }
                 | Purpose::LookForCommit { .. } => self.unheld(purpose),
                 Purpose::Commit { .. } if self.is_protected => self.lost(now, purpose),
@@ -822,6 +824,20 @@ impl Tenure {
             (Purpose::Fail { .. }, _) | (_, None) => self.over(purpose, Over::Unknown),
             (_, Some(nothing)) => self.over(purpose, Over::NotCommitted(nothing)),
         }
+    }
+
+    /// Ends the write of a failure whose record was deleted.
+    fn deleted(&mut self, purpose: Purpose) -> Command {
+        self.unheld(match purpose {
+            Purpose::Fail { is_in_doubt, .. } => Purpose::Fail { leaves: Left::Free, is_in_doubt },
+            other => other,
+        })
+    }
+
+    /// Whether the record that was seen last is the one that this write leaves.
+    fn shows(&self, write: Option<&Write>) -> bool {
+        let seen = self.knowledge.seen().record().map(RecordMeta::version);
+        write.is_some_and(|write| seen == Some(write.record.version()))
     }
 
     /// Ends a request of an owner that no longer holds the record.

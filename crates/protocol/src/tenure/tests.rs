@@ -351,6 +351,26 @@ fn a_failure_is_written_where_no_record_is_left() {
 }
 
 #[test]
+fn a_failure_whose_record_was_deleted_leaves_nothing() {
+    let mut tenure = tenure(true);
+    tenure.steps.were_sent = true;
+    assert_eq!(sent(tenure.end(now(), Verdict::Failed)).kind, Kind::Keep);
+    let written = failed(FailureEnd::Written(Left::Free));
+    assert_eq!(tenure.replied(now(), &rejected(None)), written);
+}
+
+#[test]
+fn an_undo_recognizes_what_an_earlier_try_has_left() {
+    let mut tenure = tenure(true);
+    tenure.attempts.number = 2;
+    tenure.taken_over = Some(pending(OTHER));
+    let undo = sent(tenure.end(now(), Verdict::NothingExecuted));
+    assert_eq!(undo.record.owner, ME.alternate());
+    let written = failed(FailureEnd::Written(Left::Free));
+    assert_eq!(tenure.replied(now(), &rejected(Some(undo.record))), written);
+}
+
+#[test]
 fn a_commit_that_can_never_be_accepted_is_given_up_unless_an_earlier_try_is_in_doubt() {
     let denied = reply(WriteResult::NotApplied(Cause::Other));
     let given_up = committed_with(tenure(true), &denied);
