@@ -64,6 +64,10 @@ pub enum FaultPoint {
     ForgetDoubt,
     /// A commit or transaction in doubt is reported as not applied.
     DoubtLeftOpen,
+    /// A transaction in doubt is followed by another one.
+    TransactAgain,
+    /// An answer without the items is stored, although an earlier try with them is in doubt.
+    AnswerInDoubt,
     /// A hook's commit without a response counts as not applied.
     ForgetHookCommit,
     /// An absent record counts as proof that a commit or transaction in doubt was not applied.

@@ -68,6 +68,8 @@ pub(crate) const ALL: &[Broken] = &[
     broken(&[RunBeforeSettled], "half-used", (2, 2)),
     broken(&[ForgetDoubt], "transaction", (2, 1)),
     broken(&[DoubtLeftOpen], "transaction", (2, 1)),
+    broken(&[TransactAgain], "operator-transaction", (2, 2)),
+    broken(&[AnswerInDoubt], "operator-transaction", (2, 3)),
     broken(&[UnknownIsRefused], "default", (2, 1)),
     broken(&[TrustAbsence], "operator-commit", (2, 2)),
     broken(&[TrustAbsence], "operator-transaction", (2, 3)),

@@ -10,8 +10,8 @@ use crate::store::{Stored, Wire};
 use dynamodb_idempotency_protocol::OwnerId;
 use dynamodb_idempotency_protocol::policy::{Completed, Lease};
 use dynamodb_idempotency_protocol::{
-    CallResult, CompletionEnd, FailureEnd, Form, Grant, Outcome, Over, ReadResult, Reason, Reply,
-    State as Stands, TenureEnd, Window, WriteResult,
+    CallResult, CompletionEnd, FailureEnd, Form, Grant, Kind, Outcome, Over, ReadResult, Reason,
+    Reply, State as Stands, TenureEnd, Window, WriteResult,
 };
 
 /// What has happened to the key.
@@ -85,11 +85,21 @@ impl State {
         if let Wire::Write(write) = wire
             && write.0.form() == Form::Transaction
         {
+            // After an operator has removed the record, only the client request token keeps DynamoDB from executing
+            // the same transaction again.
+            let is_new = !row.has_operator || self.store.note_transaction(&write.0);
+            if is_new && self.ledger.was_applied(seat) {
+                self.violate("the effect of one call was applied twice");
+            }
             self.effect(seat);
             let completed_at = write.0.record.completed_at;
             if self.process(seat).was_refused(completed_at) {
                 self.violate("a commit was reported as rejected, and is applied");
             }
+        }
+        let denies = matches!(wire, Wire::Write(write) if write.0.kind == Kind::AnswerWithoutItems);
+        if denies && self.ledger.was_applied(seat) {
+            self.violate("an answer without the items was stored, and they were applied");
         }
         // With a retention of seconds, a delayed acquisition may lock the key: see "Not promised".
         let has_given_back = self.process(seat).fate().is_some_and(|fate| fate.holds_nothing);

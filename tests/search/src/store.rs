@@ -120,11 +120,23 @@ pub(crate) struct Store {
     items: u64,
     /// Delayed requests and their senders. Sorted.
     pub(crate) late: Vec<(u8, Wire)>,
+    /// The hashes of the transactions that were applied. Only in rows with an operator.
+    transactions: Vec<u64>,
 }
 
 impl Store {
     pub(crate) const fn new() -> Self {
-        Self { record: None, before: None, items: 0, late: Vec::new() }
+        Self { record: None, before: None, items: 0, late: Vec::new(), transactions: Vec::new() }
+    }
+
+    /// Notes that this transaction was applied. Returns whether it is the first time.
+    pub(crate) fn note_transaction(&mut self, transaction: &Write) -> bool {
+        let hash = crate::hash::hash(transaction);
+        let is_new = !self.transactions.contains(&hash);
+        if is_new {
+            self.transactions.push(hash);
+        }
+        is_new
     }
 
     pub(crate) fn seen_by(&self, request: u8) -> Option<RecordMeta> {

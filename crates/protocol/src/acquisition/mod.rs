@@ -663,7 +663,9 @@ impl Acquisition {
         match self.work {
             Work::LookUp => return self.end(now, Reason::Free),
             // The earlier transaction may have been applied, and its record removed since. No second one follows.
-            Work::Transact(_) if self.is_in_doubt() => return self.end(now, Reason::Error),
+            Work::Transact(_) if self.is_in_doubt() && !is_broken(FaultPoint::TransactAgain) => {
+                return self.end(now, Reason::Error);
+            }
             Work::Transact(_) | Work::Own => {}
         }
         self.writes += 1;

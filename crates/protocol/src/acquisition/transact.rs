@@ -84,7 +84,11 @@ impl Acquisition {
             WriteResult::Rejected(Some(_)) => self.decide(now),
             WriteResult::Rejected(None) => self.read(now),
             // An earlier try may have been applied, and its record removed since. The stored answer would deny it.
-            WriteResult::ItemsRejected(()) if self.is_in_doubt() && write.condition.holds(None) => {
+            WriteResult::ItemsRejected(())
+                if self.is_in_doubt()
+                    && write.condition.holds(None)
+                    && !is_broken(FaultPoint::AnswerInDoubt) =>
+            {
                 self.end(now, Reason::ItemsRejected)
             }
             WriteResult::ItemsRejected(()) => {
