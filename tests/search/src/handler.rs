@@ -90,7 +90,9 @@ fn handle<'a>(state: &State, execution: &Execution, seat: usize, row: &'a Row, p
         return put("succeed", turn().returns(true, true));
     }
     match role.work {
-        Work::Commit if execution.commits.len() < MOST => put("commit", turn().commits()),
+        Work::Commit if execution.commits.len() < MOST && execution.tenure.may_commit().is_ok() => {
+            put("commit", turn().commits());
+        }
         Work::Steps | Work::StepItems | Work::StepsAtOnce => {
             let is_new = |number: &u8| execution.used & 1 << number == 0;
             let is_free = execution.writing.is_empty() || role.work == Work::StepsAtOnce;
@@ -215,18 +217,13 @@ impl Turn<'_> {
     fn commits(mut self) -> Self {
         let Some(mut execution) = self.execution() else { return self };
         let now = self.now();
-        if execution.tenure.may_commit().is_err() {
-            self.process.phase = Phase::Executing(execution);
-            self
-        } else {
-            let tenure = &mut execution.tenure;
-            let until = tenure.tries_until(now);
-            let command = tenure.commit(now, until);
-            let completed_at = tenure.completed_at();
-            execution.commits.push(Committed { completed_at, is_refused: false });
-            execution.does = Does::Commit(Task::Pause);
-            self.converses(execution, command, None)
-        }
+        let tenure = &mut execution.tenure;
+        let until = tenure.tries_until(now);
+        let command = tenure.commit(now, until);
+        let completed_at = tenure.completed_at();
+        execution.commits.push(Committed { completed_at, is_refused: false });
+        execution.does = Does::Commit(Task::Pause);
+        self.converses(execution, command, None)
     }
 
     /// The work of a step has run, and its result is written.

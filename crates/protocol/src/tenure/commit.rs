@@ -21,6 +21,10 @@ use crate::write::{Kind, Write};
 impl Tenure {
     pub fn may_commit(&self) -> Result<(), NoCommit> {
         match self.stage {
+            // Without a record, nothing closes off a commit whose future was dropped. No second one follows.
+            Stage::Open if !self.is_protected && self.has_commit_in_doubt() => {
+                Err(NoCommit::Over(Over::Unknown))
+            }
             Stage::Open => Ok(()),
             Stage::Over(over) => Err(NoCommit::Over(over)),
             Stage::Closed => Err(NoCommit::Closed),

@@ -351,6 +351,17 @@ fn a_failure_is_written_where_no_record_is_left() {
 }
 
 #[test]
+fn an_execution_without_a_record_does_not_commit_again_after_a_dropped_commit() {
+    for (is_protected, expected) in [(true, Ok(())), (false, Err(NoCommit::Over(Over::Unknown)))] {
+        let mut tenure = tenure(is_protected);
+        assert_eq!(tenure.may_commit(), Ok(()));
+        let _ = sent(tenure.commit(now(), a_second()));
+        // The future is dropped.
+        assert_eq!(tenure.may_commit(), expected);
+    }
+}
+
+#[test]
 fn a_failure_whose_record_was_deleted_leaves_nothing() {
     let mut tenure = tenure(true);
     tenure.steps.were_sent = true;
