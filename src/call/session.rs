@@ -343,8 +343,9 @@ impl<'a> Session<'a> {
         self.note_reply(write, reply)
     }
 
-    /// The random token of a transaction, the same for each try of one write. It only saves work: the
-    /// condition of the record keeps the transaction from being applied twice, whatever its token.
+    /// The random token of a transaction, the same for each try of one write. While the record stays, its condition
+    /// alone keeps the transaction from being applied twice. If an operator removes the record between two tries, the
+    /// token does, for ten minutes.
     fn token(&mut self, write: &Write) -> String {
         match &self.sent {
             Some((sent, token)) if sent == write => token.clone(),

@@ -95,7 +95,8 @@ pub enum ReadResult<R, E = Cause> {
 pub enum WriteResult<R, E = Cause, I = ()> {
     Applied,
     /// The write's condition failed. Contains the record that DynamoDB returned. `None` if there is no record. (A store
-    /// that returns no record also answers `None`, so a read follows if the result depends on it.)
+    /// that returns no record also answers `None`. So a read follows, except after a renewal or the write of a failure,
+    /// after which stopping is safe.)
     Rejected(Option<R>),
     /// The caller's items do not allow the transaction. Nothing of it was applied.
     ItemsRejected(I),

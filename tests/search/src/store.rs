@@ -89,7 +89,7 @@ impl Wire {
         Self::Write(Arc::new(WireWrite(write, clock.has_failed(), 0, None)))
     }
 
-    /// A renewal. No wrong clock makes the renewed lease too long.
+    /// A renewal. A wrong clock makes the renewed lease longer by the margin at most, which the checks allow.
     pub(crate) fn renewal(write: Write) -> Self {
         Self::Write(Arc::new(WireWrite(write, false, 0, None)))
     }

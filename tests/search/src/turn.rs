@@ -256,7 +256,6 @@ impl<'a> Turn<'a> {
     /// Continues a renewal, or ends it.
     pub(crate) fn renews(mut self, mut execution: Execution, command: Command<Renewal>) -> Self {
         let task = match command {
-            // No wrong clock makes the renewed lease too long.
             Command::Send { write, .. } => Some(Task::Request(self.request(Wire::renewal(write)))),
             Command::Return(Renewal::Next(_)) => Some(Task::Pause),
             Command::Return(Renewal::Ended | Renewal::Lost) => None,

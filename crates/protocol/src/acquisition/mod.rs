@@ -68,7 +68,7 @@ pub enum Next {
     AnswerForFailedCondition,
     /// The call owns the key: run the handler within this window.
     Run(Window),
-    /// DynamoDB is out of reach, and the policy lets the handler run without a record.
+    /// DynamoDB is out of reach or too slow to confirm a lease, and the policy lets the handler run without a record.
     RunUnprotected,
     Done(CallResult),
 }
@@ -135,14 +135,15 @@ pub struct Grant {
 /// - [`Next::Run`] and [`Next::RunUnprotected`]: the handler runs, under a [`Tenure`](crate::Tenure) of what
 ///   [`grant`](Self::grant) returns.
 /// - [`Next::RunHook`] and [`Next::AnswerForFailedCondition`]: user code runs, and its result begins the next command.
-/// - [`Next::Done`]: the call ends. An acquisition is undone; if the undo is not confirmed, the key is free when its
-///   lease expires. [`CallResult::Unknown`] means that a transaction may have been applied, or may still be.
+/// - [`Next::Done`]: the call ends. An acquisition is undone; if the undo is not confirmed, its lease is
+///   left to expire. [`CallResult::Unknown`] means that a transaction may have been applied, or may still be.
 ///
 /// # What an earlier owner can still write
 ///
 /// After a takeover, DynamoDB rejects every write of the earlier owner, because each requires its owner id in a PENDING
-/// record. There is one exception: its completion is applied once the key is absent or released again, because its
-/// effect has happened. If its renewal, step or completion comes before the takeover, DynamoDB rejects the takeover,
+/// record. Its completion is also applied once the key is absent or released again, because its effect has happened. So
+/// is the commit of an owner without a record. An undo of an acquisition that was not seen puts a RELEASED record where
+/// there is none. If its renewal, step or completion comes before the takeover, DynamoDB rejects the takeover,
 /// which compares the [version](crate::Version).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquisition {
@@ -922,7 +923,7 @@ impl Acquisition {
 impl Acquisition {
     /// Undoes an acquisition that was applied, or may still be applied. The undo sends a request even if a freeze has
     /// used up the time, and further ones if a rejection shows that this call may still hold the key. If the last is
-    /// not confirmed, the key is free when the lease expires.
+    /// not confirmed, the lease is left to expire.
     fn undo(&mut self, now: Now, reason: Reason) -> Command {
         // A process that does not know store time has written nothing, unless a restored snapshot has
         // made it forget the time.

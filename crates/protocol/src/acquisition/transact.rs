@@ -161,7 +161,7 @@ impl Acquisition {
             // A rejection without a record does not show what rejected the write. The read does.
             WriteResult::Rejected(None) if now.is_over(self.budget) => done(CallResult::Unknown),
             WriteResult::Rejected(None) => self.read(now),
-            // An earlier try of this write was applied.
+            // An earlier try of this write, or the same one of another call, was applied.
             WriteResult::Rejected(Some(seen)) if seen.version() == write.record.version() => {
                 self.knowledge.rule_out(&write.condition);
                 self.end_transaction(now)

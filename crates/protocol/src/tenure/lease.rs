@@ -191,7 +191,7 @@ impl Tenure {
             {
                 None
             }
-            // An earlier try has set a later end, or this execution has completed.
+            // An earlier try has set a later end, or this execution has ended.
             Outcome::Write(WriteResult::Rejected(Some(record))) => {
                 match record.state.lease_expires_at() {
                     Some(end) => Some(end),

@@ -225,8 +225,8 @@ pub struct Tenure {
     window: Option<Window>,
     is_protected: bool,
     is_lost: bool,
-    /// The ends of leases that a write of this call has stamped or required. No end is stamped again, because a
-    /// delayed write that requires this end would match.
+    /// The ends of leases that the acquisition has stamped, or that a write of this tenure has required. None is
+    /// stamped again, because a delayed write that requires it would match.
     used_ends: Vec<Timestamp>,
     /// The end of the lease that a response has shown in the record last. A commit, and each write that moves the
     /// end, requires this end. So DynamoDB rejects a delayed one once the record has another end.
@@ -359,8 +359,8 @@ impl Tenure {
         matches!(self.stage, Stage::Over(_) | Stage::Closed)
     }
 
-    /// When TTL may delete the finished record, in epoch seconds. This is never before the lease expires,
-    /// even if the retention is shorter.
+    /// When TTL may delete the finished record, in epoch seconds. This is never before the verified
+    /// lease expires, even if the retention is shorter.
     fn expires_at(&self, ended_at: Timestamp) -> i64 {
         let retained = ended_at.plus(self.rules.retention);
         retained.max(self.lease_expires_at()).seconds_up()

@@ -26,7 +26,7 @@ pub const STEP_ITEM_MARGIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// `I` is the caller's reference to the item.
 ///
 /// If the caller drops it, its request may still be applied while the execution holds the key. The execution counts as
-/// one that has sent a step, so it is kept or completed, and never released or undone.
+/// one that has sent a step: a failure of it is kept, not released or undone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StepWrite<I> {
     tries: Tries,
