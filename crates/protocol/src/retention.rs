@@ -25,8 +25,8 @@ pub fn released_until(now: Timestamp, lease_expires_at: Timestamp) -> i64 {
 pub(crate) struct Retention<T> {
     /// When the latest write was stamped.
     stamped_at: Uptime,
-    /// The extension that was sent, and the result to return after it.
-    extending: Option<(Write, T)>,
+    /// The extension that was sent, and the result to return after it. Boxed, because few records need one.
+    extending: Option<Box<(Write, T)>>,
 }
 
 impl<T: Copy> Retention<T> {
@@ -67,11 +67,11 @@ impl<T: Copy> Retention<T> {
         reply: &Reply,
         pause: impl FnOnce() -> Option<Duration>,
     ) -> Option<Command<T>> {
-        let (write, result) = self.extending.take()?;
+        let (write, result) = *self.extending.take()?;
         let is_final = matches!(&reply.outcome, Outcome::Write(result) if result.is_final());
         Some(match pause() {
             Some(bound) if !is_final => {
-                self.extending = Some((write, result));
+                self.extending = Some(Box::new((write, result)));
                 Command::Pause { bound, max: bound }
             }
             _ => Command::Return(result),
@@ -80,12 +80,12 @@ impl<T: Copy> Retention<T> {
 
     /// The command after a pause, if the pause was for another try of an extension.
     pub(crate) fn woke(&mut self, limit: Duration) -> Option<Command<T>> {
-        let (write, result) = self.extending.take()?;
+        let (write, result) = *self.extending.take()?;
         Some(self.send(write, result, limit))
     }
 
     fn send(&mut self, write: Write, result: T, limit: Duration) -> Command<T> {
-        self.extending = Some((write.clone(), result));
+        self.extending = Some(Box::new((write.clone(), result)));
         Command::Send { write, limit }
     }
 }

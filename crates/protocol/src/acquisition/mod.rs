@@ -118,7 +118,7 @@ pub struct Grant {
     pub knowledge: Knowledge,
     /// The record that was taken over, if there was one. Without a record ([`Next::RunUnprotected`]), the call may
     /// only have tried to.
-    pub taken_over: Option<RecordMeta>,
+    pub taken_over: Option<Box<RecordMeta>>,
     pub attempts: Attempts,
     /// The ends of leases that the call has stamped.
     pub stamped: Vec<Timestamp>,
@@ -162,7 +162,7 @@ pub struct Acquisition {
     /// Whether another call was seen to write.
     is_contended: bool,
     /// The record that this call took over, or tried to take over.
-    taken_over: Option<RecordMeta>,
+    taken_over: Option<Box<RecordMeta>>,
     attempts: Attempts,
     retention: Retention<Next>,
     /// The ends of leases that this call has stamped. No end is stamped twice, because a delayed write that
@@ -750,7 +750,7 @@ impl Acquisition {
                 let number =
                     seen.attempt.saturating_add(u32::from(!is_broken(FaultPoint::AttemptStays)));
                 self.attempts = Attempts { number, ..Attempts::of(&seen) };
-                self.taken_over = Some(seen);
+                self.taken_over = Some(Box::new(seen));
             }
             // A resolution is not an attempt.
             (Intent::Resolve(_), Some(seen)) => self.attempts = Attempts::of(&seen),
@@ -933,7 +933,7 @@ impl Acquisition {
         // No handler has seen the attempt, so its number is used again.
         let attempt = self.attempts.number.saturating_sub(1);
         let failed = self.meta(stamp, State::Failed, Some(stamp.at), retained);
-        let restored = restored(self.taken_over.as_ref(), &RecordMeta { attempt, ..failed });
+        let restored = restored(self.taken_over.as_deref(), &RecordMeta { attempt, ..failed });
         let record = restored.unwrap_or_else(|| self.released(stamp));
         let condition = match self.knowledge.seen() {
             Seen::Record(_) => self.held(),

@@ -123,7 +123,7 @@ impl Tenure {
             return not_applied(nothing);
         }
         let write = self.closing_write();
-        self.retry(now, Some(write), Purpose::CloseOff { completed_at })
+        self.retry(now, Some(Box::new(write)), Purpose::CloseOff { completed_at })
     }
 
     /// The handler has returned: [`may_commit`](Self::may_commit) allows no further commit, and

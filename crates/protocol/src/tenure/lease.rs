@@ -17,8 +17,8 @@ use crate::write::{Kind, Write};
 pub struct Renewals {
     /// The length of a renewed lease.
     length: Duration,
-    /// The request in flight.
-    write: Option<Write>,
+    /// The request in flight. Boxed, because there is none most of the time.
+    write: Option<Box<Write>>,
 }
 
 /// How a renewal ended.
@@ -86,7 +86,7 @@ impl Renewals {
     /// Each request takes at most a sixth of the lease, so that time is left for another one.
     fn send(&mut self, write: Option<Write>) -> Command<Renewal> {
         let Some(write) = write else { return Command::Return(Renewal::Ended) };
-        self.write = Some(write.clone());
+        self.write = Some(Box::new(write.clone()));
         Command::Send { write, limit: self.length / 6 }
     }
 }

@@ -220,7 +220,7 @@ pub struct Tenure {
     knowledge: Knowledge,
     /// `created_at` is `None` for an execution without a record, until its first write.
     attempts: Attempts,
-    taken_over: Option<RecordMeta>,
+    taken_over: Option<Box<RecordMeta>>,
     /// `None` if no record protects the execution, and after [`stop`](Self::stop).
     window: Option<Window>,
     is_protected: bool,
@@ -250,16 +250,16 @@ enum Stage {
     Closed,
 }
 
-/// What the machine waits for.
+/// What the machine waits for. The writes are boxed, because it waits for nothing while the handler runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Waiting {
     Nothing,
     /// A read learns store time, because no response has shown it yet.
     Learning(Order),
-    Writing(Write, Purpose),
+    Writing(Box<Write>, Purpose),
     /// A read finds the record that a write has met, or the outcome of a commit.
-    Reading(Option<Write>, Purpose),
-    Pausing(Write, Purpose),
+    Reading(Option<Box<Write>>, Purpose),
+    Pausing(Box<Write>, Purpose),
 }
 
 /// A write that needs store time.
@@ -417,7 +417,7 @@ impl Machine for Tenure {
         }
         let waiting = std::mem::replace(&mut self.waiting, Waiting::Nothing);
         let write = match &waiting {
-            Waiting::Writing(write, _) => Some(write),
+            Waiting::Writing(write, _) => Some(&**write),
             Waiting::Nothing
             | Waiting::Learning(_)
             | Waiting::Reading(..)
@@ -537,7 +537,7 @@ impl Tenure {
                 // count.
                 let released_attempts = self.attempts.released.saturating_add(1);
                 let undone = RecordMeta { released_attempts, ..failed() };
-                match restored(self.taken_over.as_ref(), &undone) {
+                match restored(self.taken_over.as_deref(), &undone) {
                     Some(record) => self.keep(Kind::Undo, record),
                     None => self.release(stamp),
                 }
@@ -590,7 +590,8 @@ impl Tenure {
         self.attempts.meta(self.knowledge.me(), stamp.at, state, completed_at, expires_at)
     }
 
-    fn send(&mut self, now: Now, mut write: Write, purpose: Purpose) -> Command {
+    fn send(&mut self, now: Now, write: impl Into<Box<Write>>, purpose: Purpose) -> Command {
+        let mut write = write.into();
         // The lease may have been renewed between two tries, and no record expires before its lease.
         if write.record.is_completed() {
             let lease_ends = self.lease_expires_at().seconds_up();
@@ -600,17 +601,23 @@ impl Tenure {
             write.condition = self.commit_condition();
         }
         self.knowledge.send(&write);
-        self.waiting = Waiting::Writing(write.clone(), purpose);
-        Command::Send { write, limit: self.tries.limit(now) }
+        let command = Command::Send { write: (*write).clone(), limit: self.tries.limit(now) };
+        self.waiting = Waiting::Writing(write, purpose);
+        command
     }
 
-    fn read(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
+    fn read(&mut self, now: Now, write: Option<Box<Write>>, purpose: Purpose) -> Command {
         self.waiting = Waiting::Reading(write, purpose);
         Command::Read { is_consistent: true, limit: self.tries.limit(now) }
     }
 
     /// Sends the write again, or reads again if there is none.
-    fn after_failed_read(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
+    fn after_failed_read(
+        &mut self,
+        now: Now,
+        write: Option<Box<Write>>,
+        purpose: Purpose,
+    ) -> Command {
         if write.is_some() {
             return self.retry(now, write, purpose);
         }
@@ -624,7 +631,7 @@ impl Tenure {
     }
 
     /// Sends the write again after a pause, if there is time. [`send`](Self::send) renews the condition of a commit.
-    fn retry(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
+    fn retry(&mut self, now: Now, write: Option<Box<Write>>, purpose: Purpose) -> Command {
         let may_retry = self.is_protected || matches!(purpose, Purpose::Commit { .. });
         match (write, self.tries.pause(now)) {
             (Some(write), Some(bound)) if may_retry => {
@@ -704,7 +711,7 @@ impl Tenure {
         &mut self,
         now: Now,
         result: &WriteResult<RecordMeta>,
-        write: Write,
+        write: Box<Write>,
         purpose: Purpose,
     ) -> Command {
         match result {
@@ -750,8 +757,8 @@ impl Tenure {
     }
 
     /// Continues after a read or a rejected write has shown the record, or its absence.
-    fn after_record(&mut self, now: Now, write: Option<Write>, purpose: Purpose) -> Command {
-        if let Some(write) = self.completion_over_released(write.as_ref()) {
+    fn after_record(&mut self, now: Now, write: Option<Box<Write>>, purpose: Purpose) -> Command {
+        if let Some(write) = self.completion_over_released(write.as_deref()) {
             return self.send(now, write, purpose);
         }
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
@@ -780,7 +787,7 @@ impl Tenure {
                 Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Unknown),
             },
             // An earlier try of an undo was applied. It leaves the record to an id that no call has.
-            None if self.shows(write.as_ref()) => self.unheld(purpose),
+            None if self.shows(write.as_deref()) => self.unheld(purpose),
             None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
             // There is no record: it was deleted.
             None => match purpose {

@@ -518,7 +518,7 @@ fn a_release_in_doubt_was_applied_if_another_call_owns_the_record_before_the_lea
 fn an_undone_attempt_that_a_handler_has_seen_is_counted_as_released() {
     let mut tenure = tenure(true);
     tenure.attempts.number = 2;
-    tenure.taken_over = Some(record(OTHER, State::Failed));
+    tenure.taken_over = Some(Box::new(record(OTHER, State::Failed)));
     let undone = sent(tenure.end(now(), Verdict::NothingExecuted));
     assert_eq!(undone.condition, Condition::held_by(ME));
     let RecordMeta { state, attempt, released_attempts, .. } = undone.record;
