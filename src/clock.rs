@@ -182,8 +182,9 @@ impl Clock {
     }
 
     #[expect(clippy::disallowed_methods, reason = "only this file reads clocks and randomness")]
-    pub(crate) async fn sleep(&self, duration: Duration) {
-        tokio::time::sleep(duration).await;
+    #[expect(clippy::unused_self, reason = "a method, like the other ways to wait")]
+    pub(crate) fn sleep(&self, duration: Duration) -> tokio::time::Sleep {
+        tokio::time::sleep(duration)
     }
 
     /// Runs `future` for at most `limit`; `None` if it did not complete in time.

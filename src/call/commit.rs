@@ -116,7 +116,7 @@ impl Execution {
         if !self.has_record() {
             // If this future is dropped, the items may have been written.
             self.tenure().begin_items().map_err(no_commit)?;
-            *last_commit = Some(LastCommit { answer, stored_until: None });
+            *last_commit = Some(Box::new(LastCommit { answer, stored_until: None }));
             return self.commit_items(items).await;
         }
         let now = core.table.clock.moment();
@@ -127,7 +127,7 @@ impl Execution {
         items::prepare(&core.table, &call.key, record_bytes, &mut items)?;
         let mut session = self.session();
         (session.answer, session.items) = (Some(response), items);
-        let last_commit = last_commit.insert(LastCommit { answer, stored_until: None });
+        let last_commit = last_commit.insert(Box::new(LastCommit { answer, stored_until: None }));
         let command = self.tenure().commit(core.table.clock.moment(), until);
         let ended = session.drive(&mut &*tenure, command).await;
         last_commit.stored_until = session.stored_until();
@@ -136,7 +136,7 @@ impl Execution {
 
     /// Waits for a commit that runs in another task. A commit that is polled ends within the time of its
     /// tries, the same time again to resolve a doubt, and one request. `None` if it has not ended then.
-    async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<LastCommit>>> {
+    async fn lock_commits(&self) -> Option<MutexGuard<'_, Option<Box<LastCommit>>>> {
         let Inner { core, last_commit, .. } = &*self.inner;
         let table = &core.table;
         let tries = self.tries().limit(table.clock.moment()).saturating_mul(2);
@@ -208,7 +208,7 @@ impl Execution {
     async fn conclude(
         &self,
         command: Command<TenureEnd>,
-        last_commit: &mut Option<LastCommit>,
+        last_commit: &mut Option<Box<LastCommit>>,
     ) -> End {
         let mut session = self.session();
         let over = Over::from(session.drive(&mut &self.inner.tenure, command).await);
@@ -216,7 +216,8 @@ impl Execution {
             Over::Committed | Over::CommittedEarlier => {
                 self.succeeded();
                 let sent = last_commit.take().filter(|_| over == Over::Committed);
-                if let Some(LastCommit { answer, stored_until }) = sent {
+                if let Some(sent) = sent {
+                    let LastCommit { answer, stored_until } = *sent;
                     // A commit whose future was dropped was found by this session.
                     let stored_until = stored_until.or_else(|| session.stored_until());
                     return End::Committed(answer, stored_until);

@@ -72,13 +72,13 @@ pub(crate) struct Inner {
     pub(crate) tenure: Mutex<Tenure>,
     /// Locked by a commit and by the end of the execution, so that only one of them runs at a
     /// time.
-    pub(crate) last_commit: tokio::sync::Mutex<Option<LastCommit>>,
+    pub(crate) last_commit: tokio::sync::Mutex<Option<Box<LastCommit>>>,
     /// Wakes the task that drives the handler.
     pub(crate) handler: AtomicWaker,
     discarded: AtomicBool,
     pub(crate) steps: Steps,
     /// The stored failure of the record that was taken over.
-    pub(crate) failure: Option<Stored>,
+    pub(crate) failure: Option<Box<Stored>>,
     /// Whether the execution holds a verified lease. It holds none if DynamoDB is out of reach
     /// (`Outage::Open`), even if a delayed write of its call creates the record.
     is_protected: bool,
@@ -303,13 +303,13 @@ impl Execution {
         call: CallContext,
         grant: Grant,
         window: Option<Window>,
-        taken: Option<Record>,
+        taken: Option<Box<Record>>,
         success: Ending,
     ) -> Self {
         let is_protected = window.is_some();
         let (steps, failure) = taken.map_or((None, None), |taken| {
             let failure = taken.answer.filter(|_| taken.meta.state == State::Failed);
-            (taken.steps, failure)
+            (taken.steps, failure.map(Box::new))
         });
         let (me, attempt) = (*grant.knowledge.me(), grant.attempts.number);
         let rules = call.rules(core, false);
@@ -629,7 +629,7 @@ impl Execution {
         let ending = async move {
             let command = self.tenure().end(self.inner.core.table.clock.moment(), verdict);
             let mut session = self.session();
-            (session.answer, session.failure) = (failure, self.inner.failure.clone());
+            (session.answer, session.failure) = (failure, self.inner.failure.as_deref());
             let ended = FailureEnd::from(session.drive(&mut &self.inner.tenure, command).await);
             match (ended, verdict) {
                 // The record may belong to another owner, so there is nothing to release.

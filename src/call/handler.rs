@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -161,10 +161,11 @@ where
     F: FnOnce(Execution) -> Fut,
     Fut: Future,
 {
-    let running = async {
+    // Pinned here, as in `run`.
+    let running = pin!(async {
         let running = user_code::call(|| handler(execution.clone()))?;
         user_code::run(running).await
-    };
+    });
     let stopwatch = Stopwatch::start();
     let returned = execution.run_until_lease_ends(running).await;
     stopwatch.handler(execution.operation());
@@ -253,13 +254,15 @@ impl Execution {
 
     /// Runs a handler until its lease expires or is lost. Then the handler is dropped, `None` is returned,
     /// and the record stays PENDING, because it is unknown what the handler has done.
-    pub(crate) async fn run_until_lease_ends<F: Future>(&self, handler: F) -> Option<F::Output> {
+    pub(crate) async fn run_until_lease_ends<F: Future>(
+        &self,
+        mut handler: Pin<&mut F>,
+    ) -> Option<F::Output> {
         let continues = self.policy().lease_expired == LeaseExpired::Continue;
         if !self.is_protected() || continues || is_broken(FaultPoint::PollAfterTheLease) {
             return Some(handler.await);
         }
         let end = || self.lease_ends();
-        let mut handler = pin!(handler);
         let woken = poll_fn(|context| {
             self.inner.handler.register(context.waker());
             handler.as_mut().poll(context)

@@ -30,7 +30,7 @@ pub(crate) enum SessionKind {
     Execution,
 }
 
-/// The session of one call with DynamoDB.
+/// The session of one call with DynamoDB. What few calls use is boxed, because sessions are part of futures.
 pub(crate) struct Session<'a> {
     pub(crate) core: &'a Core,
     pub(crate) call: &'a CallContext,
@@ -39,17 +39,17 @@ pub(crate) struct Session<'a> {
     /// The answer or the failure of a record that is completed or failed.
     pub(crate) answer: Option<Stored>,
     /// In an execution, the failure of the record that it has taken over.
-    pub(crate) failure: Option<Stored>,
+    pub(crate) failure: Option<&'a Stored>,
     /// What a hook has resolved. Its stored form is the answer of the next write.
-    resolved: Option<Resolved>,
+    resolved: Option<Box<Resolved>>,
     /// Whether an answer that DynamoDB rejects is replaced by the reason.
     pub(crate) is_replaceable: bool,
     /// The caller's items of a transaction.
     pub(crate) items: Vec<TransactWriteItem>,
     /// The name and the stored form of the step that is written.
-    pub(crate) step: Option<(String, AttributeValue)>,
+    pub(crate) step: Option<Box<(String, AttributeValue)>>,
     /// The transaction that was sent last, and its token.
-    sent: Option<(Write, String)>,
+    sent: Option<Box<(Write, String)>>,
     /// The record that the last response has shown.
     pub(crate) last: Option<Record>,
     /// The `expires_at` of this call's own COMPLETED record, if the last responses have confirmed or shown it.
@@ -58,7 +58,7 @@ pub(crate) struct Session<'a> {
     /// cached only if the key was not invalidated since.
     generation: Option<Generation>,
     /// The record that this call took over, or tried to take over.
-    pub(crate) taken_over: Option<Record>,
+    pub(crate) taken_over: Option<Box<Record>>,
     /// The last error.
     pub(crate) error: Option<Error>,
     /// Why an undo failed.
@@ -261,14 +261,14 @@ impl<'a> Session<'a> {
         }
         if let Some(resolved) = self.resolved.take() {
             // Boxed: few calls run a hook.
-            self.answer = Box::pin(self.place_resolution(resolved, write, limit)).await?;
+            self.answer = Box::pin(self.place_resolution(*resolved, write, limit)).await?;
         }
         Ok(self.answer.as_ref().map(Stored::attribute))
     }
 
     /// The next write is the hook's resolution.
     pub(crate) fn resolve(&mut self, resolved: Resolved) {
-        (self.resolved, self.answer, self.is_replaceable) = (Some(resolved), None, true);
+        (self.resolved, self.answer, self.is_replaceable) = (Some(Box::new(resolved)), None, true);
     }
 
     /// Returns the stored form of the hook's resolution. After an error nothing is written, and the next call
@@ -334,7 +334,7 @@ impl<'a> Session<'a> {
             let reply = Box::pin(table.transact(of, write, response, items, limit)).await;
             return self.note_reply(write, reply);
         }
-        let reply = match &self.step {
+        let reply = match self.step.as_deref() {
             Some((name, value)) if write.kind == Kind::Step => {
                 table.store_step(&call.key, write, (name, value.clone()), limit).await
             }
@@ -347,11 +347,11 @@ impl<'a> Session<'a> {
     /// alone keeps the transaction from being applied twice. If an operator removes the record between two tries, the
     /// token does, for ten minutes.
     fn token(&mut self, write: &Write) -> String {
-        match &self.sent {
+        match self.sent.as_deref() {
             Some((sent, token)) if sent == write => token.clone(),
             Some(_) | None => {
                 let token = random_owner().unwrap_or(self.me).to_string();
-                self.sent = Some((write.clone(), token.clone()));
+                self.sent = Some(Box::new((write.clone(), token.clone())));
                 token
             }
         }
@@ -413,13 +413,14 @@ impl<'a> Session<'a> {
     fn failure_before(&self) -> Option<&Stored> {
         let taken_over = self.taken_over.as_ref();
         let failed = taken_over.filter(|record| record.meta.state == State::Failed);
-        self.failure.as_ref().or_else(|| failed?.answer.as_ref())
+        self.failure.or_else(|| failed?.answer.as_ref())
     }
 
     /// Keeps the record that is taken over, with the results of its steps, which are read within `limit`. An
     /// error if this process cannot read or decode them, so that another process can continue the operation.
     async fn note_takeover(&mut self, limit: Duration) -> Result<(), Error> {
-        let Some(mut record) = self.last.take().or_else(|| self.taken_over.take()) else {
+        let Some(mut record) = self.last.take().map(Box::new).or_else(|| self.taken_over.take())
+        else {
             return Ok(());
         };
         let until = self.core.table.clock.lasting(limit);
@@ -438,7 +439,7 @@ impl<'a> Session<'a> {
         let stored = |(name, value): &(String, AttributeValue)| {
             steps.and_then(|steps| steps.get(name)).is_some_and(|stored| stored.encode() == *value)
         };
-        self.step.as_ref().is_some_and(stored)
+        self.step.as_deref().is_some_and(stored)
     }
 
     /// The last error.

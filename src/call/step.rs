@@ -233,7 +233,7 @@ impl Execution {
     ) -> Result<(), NotStored> {
         let clock = &self.inner.core.table.clock;
         let mut session = self.session();
-        session.step = Some((name.to_owned(), value.clone()));
+        session.step = Some(Box::new((name.to_owned(), value.clone())));
         let (mut write, mut command) =
             StepWrite::start(&mut self.tenure(), clock.moment(), until, item);
         let result = loop {
