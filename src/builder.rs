@@ -69,7 +69,7 @@ impl Builder {
         let core = Core {
             table,
             is_disabled: kill_switch::is_set(),
-            policy: Policy::default(),
+            policy: Arc::default(),
             clock_tolerance: DEFAULT_CLOCK_TOLERANCE,
             log: Log::default(),
             coding: Coding::default(),
@@ -106,7 +106,7 @@ impl Builder {
     /// # Ok(()) });
     /// ```
     pub fn policy(mut self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        self.core.policy = change(self.core.policy);
+        self.core.policy = Arc::new(change(Arc::unwrap_or_clone(self.core.policy)));
         self
     }
 

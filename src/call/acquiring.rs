@@ -63,7 +63,7 @@ pub(crate) enum Action {
 /// its body is compiled once and not again in each crate that awaits it.
 pub(crate) fn acquire(
     core: &Arc<Core>,
-    call: CallContext,
+    call: Arc<CallContext>,
 ) -> BoxFuture<'_, Result<Execution, End>> {
     let acquiring = async move {
         let mut acquiring = Acquiring::new(core, &call, Goal::Own, false)?;
@@ -78,7 +78,7 @@ pub(crate) fn acquire(
 /// A call until it owns its key or has a result.
 pub(crate) struct Acquiring<'a> {
     core: &'a Arc<Core>,
-    call: &'a CallContext,
+    call: &'a Arc<CallContext>,
     goal: Goal,
     machine: Acquisition,
     session: Session<'a>,
@@ -88,7 +88,7 @@ impl<'a> Acquiring<'a> {
     /// An error if the deadline is over, except under `Goal::Own`, where the machine checks the deadline.
     pub(crate) fn new(
         core: &'a Arc<Core>,
-        call: &'a CallContext,
+        call: &'a Arc<CallContext>,
         goal: Goal,
         has_hook: bool,
     ) -> Result<Self, Error> {
@@ -144,7 +144,7 @@ impl<'a> Acquiring<'a> {
 
     async fn start(&mut self) -> Result<Progress, End> {
         if !self.call.has_record {
-            let execution = Execution::unprotected(self.core, self.call.clone())?;
+            let execution = Execution::unprotected(self.core, Arc::clone(self.call))?;
             return Ok(Progress::Acquired(execution));
         }
         if let Some(replay) = self.call.cached(self.core) {
@@ -228,7 +228,7 @@ impl<'a> Acquiring<'a> {
             tracing::warn!(operation, attempt, "an abandoned operation is taken over");
             signals::takeover(operation);
         }
-        Execution::new(self.core, self.call.clone(), grant, window, taken_over, success)
+        Execution::new(self.core, Arc::clone(self.call), grant, window, taken_over, success)
     }
 
     /// The ending of an attempt that succeeds.
@@ -388,7 +388,7 @@ impl Acquiring<'_> {
 /// deadline, the call ends and nothing is written.
 pub(crate) async fn acquire_with_hook<T, E, Fut>(
     core: &Arc<Core>,
-    call: CallContext,
+    call: Arc<CallContext>,
     hook: impl Fn(Abandoned) -> Fut,
     resolved: impl Fn(&Reconciled<T, E>) -> Resolved,
 ) -> Result<Execution, RunOutcome<T, E>>

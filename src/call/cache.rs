@@ -288,7 +288,7 @@ mod tests {
                 &core,
                 &"scope".into(),
                 Ok::<_, Error>((key.clone(), fingerprint("f"))),
-                policy.clone(),
+                Arc::new(policy.clone()),
                 None,
                 AnswerRules::FUNCTION,
             );

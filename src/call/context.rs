@@ -28,7 +28,7 @@ pub(crate) enum End {
     NoAnswer(Error),
 }
 
-/// One call of an operation.
+/// One call of an operation. Shared, so that the futures of a call and its execution have one copy.
 #[derive(Clone)]
 pub(crate) struct CallContext {
     /// Whether a record is read and written. Without one, the handler runs with an unprotected
@@ -37,7 +37,7 @@ pub(crate) struct CallContext {
     /// Without a record, only derived keys and the log use it.
     pub(crate) key: RecordKey,
     pub(crate) fingerprint: Fingerprint,
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
     /// When the caller's time is over.
     pub(crate) deadline: Option<Deadline>,
     pub(crate) answers: AnswerRules,
@@ -56,27 +56,27 @@ impl CallContext {
         core: &Core,
         scope: &Scope,
         identity: Result<(RecordKey, Fingerprint), E>,
-        policy: Policy,
+        policy: Arc<Policy>,
         deadline: Option<Deadline>,
         answers: AnswerRules,
-    ) -> Result<Self, E> {
+    ) -> Result<Arc<Self>, E> {
         if !core.is_disabled {
             let (key, fingerprint) = identity?;
             let call = Self::without_record(core, key, policy, deadline, answers);
-            return Ok(Self { has_record: true, fingerprint, ..call });
+            return Ok(Arc::new(Self { has_record: true, fingerprint, ..call }));
         }
         let operation = scope.operation();
         tracing::warn!(operation, "a call runs WITHOUT idempotency: it is switched off");
         let key = identity.map(|(key, _)| key);
         let key = key.or_else(|error| core.random_key(scope).map_err(|_| error))?;
-        Ok(Self::without_record(core, key, policy, deadline, answers))
+        Ok(Arc::new(Self::without_record(core, key, policy, deadline, answers)))
     }
 
     /// A call that no record protects.
     pub(crate) fn without_record(
         core: &Core,
         key: RecordKey,
-        policy: Policy,
+        policy: Arc<Policy>,
         deadline: Option<Deadline>,
         answers: AnswerRules,
     ) -> Self {

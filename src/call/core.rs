@@ -1,5 +1,6 @@
 //! What all calls of one [`Idempotency`](crate::Idempotency) share.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::codec::Coding;
@@ -17,7 +18,7 @@ pub(crate) struct Core {
     /// Whether idempotency is [switched off](crate::Builder::disabled): a [call](super::context::CallContext) then
     /// has no record.
     pub(crate) is_disabled: bool,
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
     pub(crate) clock_tolerance: Duration,
     pub(crate) log: Log,
     pub(crate) coding: Coding,

@@ -63,7 +63,7 @@ pub struct Execution {
 
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
-    pub(crate) call: CallContext,
+    pub(crate) call: Arc<CallContext>,
     pub(crate) me: OwnerId,
     pub(crate) attempt: u32,
     /// The text form of the owner.
@@ -300,7 +300,7 @@ impl Execution {
     /// tried to take over. Its steps are not run again.
     pub(crate) fn new(
         core: &Arc<Core>,
-        call: CallContext,
+        call: Arc<CallContext>,
         grant: Grant,
         window: Option<Window>,
         taken: Option<Box<Record>>,
@@ -333,7 +333,7 @@ impl Execution {
     }
 
     /// Creates the execution of a call without a record.
-    pub(crate) fn unprotected(core: &Arc<Core>, call: CallContext) -> Result<Self, Error> {
+    pub(crate) fn unprotected(core: &Arc<Core>, call: Arc<CallContext>) -> Result<Self, Error> {
         let (rules, now) = (call.rules(core, false), core.table.clock.moment());
         let grant = Acquisition::new(random_owner()?, Goal::Own, rules, now).grant();
         Ok(Self::new(core, call, grant, None, None, Ending::UNPROTECTED))
@@ -568,13 +568,13 @@ impl Execution {
             attempt = self.attempt(),
             "the lease was lost before the answer could be stored: the handler may have run twice"
         );
-        let Inner { core, call: CallContext { fingerprint, .. }, .. } = &*self.inner;
+        let Inner { core, call, .. } = &*self.inner;
         let now = core.table.clock.judging_time(None, core.clock_tolerance);
         // Checks the retention too: a delayed completion can bring back a record that TTL has deleted.
         let is_answer = |record: &Record| {
             record.meta.state == State::Completed
                 && now.is_some_and(|now| !record.meta.is_past_retention(now))
-                && fingerprint.matches(&record.fingerprint)
+                && call.fingerprint.matches(&record.fingerprint)
         };
         let Some(Record { meta, answer: Some(stored), .. }) = session.last.take().filter(is_answer)
         else {

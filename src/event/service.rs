@@ -159,7 +159,7 @@ where
             };
             // Frees memory that the handler does not need: an event may have some megabytes.
             drop(event);
-            let most = &mut calls.policy.max_answer_bytes;
+            let most = &mut Arc::make_mut(&mut calls.policy).max_answer_bytes;
             *most = (*most).min(MAX_RESPONSE_BYTES);
             let deadline = calls.core().table.clock.deadline(context.deadline());
             let call = KeyedOperation::new(calls, key).fingerprint(fingerprint).ends(deadline);

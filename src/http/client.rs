@@ -25,9 +25,9 @@ pub(crate) struct Client {
 
 impl Client {
     /// The client of a call. It is gone when the second value is dropped.
-    pub(super) fn of(config: &Http, call: &mut CallContext) -> (Self, watch::Receiver<()>) {
+    pub(super) fn of(config: &Http, call: &mut Arc<CallContext>) -> (Self, watch::Receiver<()>) {
         let (connection, held) = watch::channel(());
-        let is_waiting = Arc::clone(call.is_waiting.insert(Arc::default()));
+        let is_waiting = Arc::clone(Arc::make_mut(call).is_waiting.insert(Arc::default()));
         let lease = call.rules(config.calls.core(), false).renewed_length();
         (Self { connection, is_waiting, lease }, held)
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -128,7 +129,7 @@ async fn call_service<R, S: Service<R>>(
 /// returned unchanged. `read` takes the response at once, because the response need not be `Send`.
 pub(crate) async fn exchange<R, S, B, Fut>(
     config: &Http,
-    call: CallContext,
+    call: Arc<CallContext>,
     mut request: Request<R>,
     service: S,
     read: impl FnOnce(S::Response) -> Fut,
@@ -174,7 +175,7 @@ where
 /// Acquires the key of a request, and runs the hook if an earlier request was abandoned.
 async fn acquire_or_reconcile(
     config: &Http,
-    call: CallContext,
+    call: Arc<CallContext>,
     hook: &ReconcileHook,
 ) -> Result<Execution, RunOutcome<Response<Bytes>, Response<Bytes>>> {
     let resolved =
@@ -295,7 +296,7 @@ fn render_outcome<B: From<Body>, V, E>(
 /// request to DynamoDB. If its response cannot be sent, the transaction writes nothing.
 pub(crate) async fn exchange_transaction<B, E, F>(
     config: &Http,
-    mut call: CallContext,
+    mut call: Arc<CallContext>,
     handler: F,
 ) -> Result<Response<B>, E>
 where
@@ -307,7 +308,8 @@ where
         if config.reconcile.is_some() {
             // The hook applies to handlers that run. A transaction must not repeat an abandoned operation
             // of such a handler.
-            call.policy.takeover = Takeover::Reject;
+            let policy = &mut Arc::make_mut(&mut call).policy;
+            Arc::make_mut(policy).takeover = Takeover::Reject;
         }
         let core = config.calls.core();
         let outcome = run_transaction(&Responses(config), core, call, handler).await;

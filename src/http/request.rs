@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
@@ -102,7 +102,7 @@ pub(super) async fn call(
     parts: &Parts,
     key: RequestKey<'_>,
     body: &[u8],
-) -> Result<CallContext, Problem> {
+) -> Result<Arc<CallContext>, Problem> {
     let core = config.calls.core();
     let key = match key {
         RequestKey::Found(key) => Ok(key),
@@ -129,7 +129,7 @@ pub(super) async fn call(
     let identity = key.and_then(|key| identify(config, parts, &key, body));
     let answers = AnswerRules { is_http: true, on_store: config.on_store.clone() };
     let deadline = lambda_event::deadline(&core.table.clock, &parts.extensions);
-    let (scope, policy) = (&config.calls.scope, config.calls.policy.clone());
+    let (scope, policy) = (&config.calls.scope, Arc::clone(&config.calls.policy));
     let call = CallContext::new(core, scope, identity, policy, deadline, answers)?;
     let outer = parts.extensions.get::<Execution>();
     if call.has_record && outer.is_some_and(|outer| outer.is_of(core, &call.key)) {
@@ -210,7 +210,7 @@ fn identify(
 pub(crate) async fn whole_call<B: AsRef<[u8]>>(
     config: &Http,
     request: http::Request<B>,
-) -> (Result<Option<CallContext>, Problem>, http::Request<B>) {
+) -> (Result<Option<Arc<CallContext>>, Problem>, http::Request<B>) {
     let (parts, body) = request.into_parts();
     let call = match key(config, &parts) {
         Ok(Some(key)) => call(config, &parts, key, body.as_ref()).await.map(Some),

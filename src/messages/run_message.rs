@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -139,8 +140,9 @@ fn without_record<R>(
 ) -> Result<Execution, Error> {
     let core = consumer.calls.core();
     let key = core.random_key(&consumer.calls.scope)?;
-    let (policy, answers) = (consumer.calls.policy.clone(), AnswerRules::FUNCTION);
-    Execution::unprotected(core, CallContext::without_record(core, key, policy, deadline, answers))
+    let (policy, answers) = (Arc::clone(&consumer.calls.policy), AnswerRules::FUNCTION);
+    let call = CallContext::without_record(core, key, policy, deadline, answers);
+    Execution::unprotected(core, Arc::new(call))
 }
 
 /// Logs the results of a message, without its key and payload.

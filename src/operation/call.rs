@@ -115,7 +115,7 @@ impl<Hook> Call<Hook> {
     /// ```
     pub fn replay_errors<E: Serialize + DeserializeOwned>(mut self) -> Call<Hook, E> {
         if !self.config.policy.failure.is_kept() {
-            self.config.policy.failure = Failure::Replay;
+            Arc::make_mut(&mut self.config.policy).failure = Failure::Replay;
         }
         let Self { config, key, fingerprint, deadline, hook, .. } = self;
         Call { config, key, fingerprint, deadline, hook, errors: PhantomData }
@@ -345,7 +345,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     }
 
     /// Checks the key and the payload, and prepares the call for the engine.
-    pub(super) fn ready(self) -> Result<(Arc<Core>, CallContext, Hook), Error> {
+    pub(super) fn ready(self) -> Result<(Arc<Core>, Arc<CallContext>, Hook), Error> {
         let Self { config, key, fingerprint, deadline, hook, .. } = self;
         let CallConfig { idempotency: Idempotency { core }, scope, policy } = config;
         let key = core.record_key(&scope, &key, policy.key_form);

@@ -13,12 +13,12 @@ use crate::store::key::Scope;
 pub(crate) struct CallConfig {
     pub(crate) idempotency: Idempotency,
     pub(crate) scope: Scope,
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
 }
 
 impl CallConfig {
     pub(crate) fn new(idempotency: &Idempotency, scope: Scope) -> Self {
-        let policy = idempotency.core.policy.clone();
+        let policy = Arc::clone(&idempotency.core.policy);
         Self { idempotency: idempotency.clone(), scope, policy }
     }
 
@@ -28,7 +28,8 @@ impl CallConfig {
 
     /// Changes the policy without checking it.
     pub(crate) fn change_policy(self, change: impl FnOnce(Policy) -> Policy) -> Self {
-        Self { policy: change(self.policy), ..self }
+        let policy = Arc::new(change(Arc::unwrap_or_clone(self.policy)));
+        Self { policy, ..self }
     }
 
     /// Checks the policy.

@@ -235,7 +235,7 @@ pub(crate) trait TransactionEncoding<V> {
 pub(crate) async fn run_transaction<V, E>(
     encoding: &impl TransactionEncoding<V>,
     core: &Arc<Core>,
-    call: CallContext,
+    call: Arc<CallContext>,
     build: impl Future<Output = Result<Transaction<V>, E>>,
 ) -> RunOutcome<V, E> {
     let checked = call.stores_answers("a transaction");
@@ -278,7 +278,7 @@ pub(crate) async fn run_transaction<V, E>(
 async fn write<V, E>(
     encoding: &impl TransactionEncoding<V>,
     core: &Arc<Core>,
-    call: CallContext,
+    call: Arc<CallContext>,
     transaction: Transaction<V>,
 ) -> Result<RunOutcome<V, E>, End> {
     let Transaction { response, items, mut on_condition_failed, .. } = transaction;
@@ -401,7 +401,7 @@ impl Core {
 /// Runs a transaction of a call without a record. Its answer is not stored.
 async fn run_without_record<V, E>(
     core: &Core,
-    call: CallContext,
+    call: Arc<CallContext>,
     build: impl Future<Output = Result<Transaction<V>, E>>,
 ) -> RunOutcome<V, E> {
     let outcome = match user_code::run(build).await {
