@@ -116,9 +116,10 @@ impl<'a> Acquiring<'a> {
     async fn perform(&mut self, action: Action) -> Result<Progress, End> {
         let progress = match action {
             Action::Start => self.start().await,
-            Action::Resolve(resolved) => self.resolve(resolved).await,
-            Action::Transact(answer, items) => self.transact(answer, items).await,
-            Action::Instead(Some(answer)) => self.answer_without_items(answer).await,
+            // Boxed: most calls only start.
+            Action::Resolve(resolved) => Box::pin(self.resolve(resolved)).await,
+            Action::Transact(answer, items) => Box::pin(self.transact(answer, items)).await,
+            Action::Instead(Some(answer)) => Box::pin(self.answer_without_items(answer)).await,
             Action::Instead(None) => {
                 let command = self.machine.no_answer(self.core.table.clock.moment());
                 self.proceed(command).await

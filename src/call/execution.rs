@@ -1,7 +1,7 @@
 //! The running execution: what the handler sees of it, its lease, and its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -66,8 +66,8 @@ pub(crate) struct Inner {
     pub(crate) call: Arc<CallContext>,
     pub(crate) me: OwnerId,
     pub(crate) attempt: u32,
-    /// The text form of the owner.
-    owner: String,
+    /// The text form of the owner, once it was asked for.
+    owner: OnceLock<String>,
     /// The machine that holds the lease and ends the record.
     pub(crate) tenure: Mutex<Tenure>,
     /// Locked by a commit and by the end of the execution, so that only one of them runs at a
@@ -140,7 +140,7 @@ impl Execution {
     /// ```
     #[must_use]
     pub fn owner(&self) -> &str {
-        &self.inner.owner
+        self.inner.owner.get_or_init(|| self.inner.me.to_string())
     }
 
     /// Returns how much of the lease is left.
@@ -316,7 +316,7 @@ impl Execution {
         let inner = Inner {
             core: Arc::clone(core),
             call,
-            owner: me.to_string(),
+            owner: OnceLock::new(),
             me,
             attempt,
             tenure: Mutex::new(Tenure::new(grant, rules, window, core.table.clock.moment())),

@@ -191,7 +191,8 @@ impl<'a> Session<'a> {
 
     async fn send(&mut self, write: &Write, limit: Duration) -> Reply {
         match (self.kind, write.kind) {
-            (_, Kind::Extend) => self.extend(write, limit).await,
+            // Boxed: few records have to be kept for longer.
+            (_, Kind::Extend) => Box::pin(self.extend(write, limit)).await,
             // Its error is kept apart: the call reports the error that made it give up.
             (SessionKind::Acquisition, Kind::Undo) => {
                 let before = self.error.take();

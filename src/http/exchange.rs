@@ -141,12 +141,15 @@ where
 {
     let span = call.signals.span();
     async {
-        let acquired = match &config.reconcile {
-            None => acquire(config.calls.core(), call).await.map_err(RunOutcome::Ended),
-            // Boxed, because requests without a hook need no room for its state.
-            Some(hook) => Box::pin(acquire_or_reconcile(config, call, hook)).await,
+        let acquiring = async {
+            match &config.reconcile {
+                None => acquire(config.calls.core(), call).await.map_err(RunOutcome::Ended),
+                // Boxed, because requests without a hook need no room for its state.
+                Some(hook) => Box::pin(acquire_or_reconcile(config, call, hook)).await,
+            }
         };
-        let execution = match acquired {
+        // Not kept in a variable, which would take its size while the handler runs.
+        let execution = match acquiring.await {
             Ok(execution) => execution,
             Err(outcome) => {
                 let whole =

@@ -323,22 +323,23 @@ impl<Hook, Errors> Call<Hook, Errors> {
         let span = call.signals.span();
         async {
             let encoding = Json::<Errors>(PhantomData);
-            let acquired = match hook.hook() {
-                None => acquire(core, call).await.map_err(RunOutcome::Ended),
-                Some(hook) => {
-                    let resolved = |answer: &Reconciled<T, E>| {
-                        let encoded = |value: &T| encode(value, report_unstorable);
-                        answer.resolved(encoded, |error| Errors::encode(error).map(json))
-                    };
-                    // Boxed, because calls without a hook need no room for its state.
-                    Box::pin(acquire_with_hook(core, call, hook, resolved)).await
-                }
+            let acquiring = async {
+                let Some(hook) = hook.hook() else {
+                    return acquire(core, call).await.map_err(RunOutcome::Ended);
+                };
+                let resolved = |answer: &Reconciled<T, E>| {
+                    let encoded = |value: &T| encode(value, report_unstorable);
+                    answer.resolved(encoded, |error| Errors::encode(error).map(json))
+                };
+                // Boxed, because calls without a hook need no room for its state.
+                Box::pin(acquire_with_hook(core, call, hook, resolved)).await
             };
-            let outcome = match acquired {
-                Ok(execution) => run(&encoding, execution, handler).await,
-                Err(outcome) => outcome,
+            // Not kept in a variable, which would take its size while the handler runs.
+            let execution = match acquiring.await {
+                Ok(execution) => execution,
+                Err(outcome) => return outcome_of::<T, E, Errors>(outcome),
             };
-            outcome_of::<T, E, Errors>(outcome)
+            outcome_of::<T, E, Errors>(run(&encoding, execution, handler).await)
         }
         .instrument(span)
         .await
