@@ -101,20 +101,24 @@ impl<'a> Session<'a> {
         &mut self,
         machine: &mut M,
         mut command: Command<M::Output>,
-    ) -> M::Output {
+    ) -> M::Output
+    where
+        M::Output: Copy,
+    {
         let clock = &self.core.table.clock;
         loop {
-            let reply = match command {
-                Command::Return(output) => return output,
+            // By reference: a moved part of the command would take its size twice.
+            let reply = match &command {
+                Command::Return(output) => return *output,
                 Command::Pause { bound, max } => {
                     self.call.note_wait(machine.is_waiting());
-                    clock.pause(bound, max).await;
+                    clock.pause(*bound, *max).await;
                     self.call.note_wait(false);
                     command = machine.woke(clock.moment());
                     continue;
                 }
-                Command::Read { is_consistent, limit } => self.read(is_consistent, limit).await,
-                Command::Send { write, limit } => self.send(&write, limit).await,
+                Command::Read { is_consistent, limit } => self.read(*is_consistent, *limit).await,
+                Command::Send { write, limit } => self.send(write, *limit).await,
             };
             command = machine.replied(clock.moment(), &reply);
         }

@@ -32,7 +32,7 @@ use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
     AttributeValue, ConsumedCapacity, ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure,
 };
-use futures_util::TryFutureExt;
+use futures_util::future::Either;
 
 use self::error_code::Destination;
 use self::expression::Change;
@@ -99,19 +99,20 @@ pub(crate) enum Consistency {
 }
 
 impl Table {
-    /// Writes the whole record, or changes a part of it. `response` is the answer of a finished record.
-    pub(crate) async fn write_record(
+    /// Writes the whole record, or changes a part of it. `response` is the answer of a finished record. Built
+    /// outside of the future, as in [`put`](Self::put).
+    pub(crate) fn write_record(
         &self,
         of: (&RecordKey, &StoredFingerprint),
         write: &Write,
         response: Option<AttributeValue>,
         limit: Duration,
-    ) -> Reply<WriteResult> {
+    ) -> impl Future<Output = Reply<WriteResult>> {
         let mut change = Change::on(Expression::of(&self.schema, &write.condition));
         match write.form() {
             Form::Put | Form::Transaction => {
                 let item = record::item(&self.schema, of, &write.record, response);
-                return self.put(item, change.condition, limit).await;
+                return Either::Left(self.put(item, change.condition, limit));
             }
             Form::Update => {
                 if write.condition.holds(None) {
@@ -128,7 +129,7 @@ impl Table {
             Form::Step => {}
             Form::Stamp => change.lease(&write.record),
         }
-        self.update(of.0, change, limit).await
+        Either::Right(self.update(of.0, change, limit))
     }
 
     /// Writes one part of an answer. Its key identifies its content. So a failed condition means
@@ -183,13 +184,14 @@ impl Table {
     }
 
     /// Stores a step: as a new map, if the write requires that there is none, or else as a member of the map.
-    pub(crate) async fn store_step(
+    /// Built outside of the future, as in [`put`](Self::put).
+    pub(crate) fn store_step(
         &self,
         key: &RecordKey,
         write: &Write,
         (name, value): (&str, AttributeValue),
         limit: Duration,
-    ) -> Reply<WriteResult> {
+    ) -> impl Future<Output = Reply<WriteResult>> {
         let creates_map = write.condition.terms().any(|term| *term == Term::NoSteps);
         let mut change = Change::on(Expression::of(&self.schema, &write.condition));
         if creates_map {
@@ -198,7 +200,7 @@ impl Table {
         } else {
             change.set_step(name, value);
         }
-        self.update(key, change, limit).await
+        self.update(key, change, limit)
     }
 
     /// Reads the item of a key.
@@ -225,15 +227,15 @@ impl Table {
         Destination { table: &self.name, region, endpoint: self.endpoint.get() }
     }
 
-    /// Builds the request outside of the future, so that the future does not borrow `condition`.
+    /// Builds the request outside of the future, which would otherwise also hold what the request is built of.
     fn put(
         &self,
         item: Item,
         condition: Expression<'_>,
         limit: Duration,
     ) -> impl Future<Output = Reply<WriteResult>> {
-        let request = self.put_request(item, condition).send();
-        self.write("PutItem", Box::pin(request.map_ok(|output| output.consumed_capacity)), limit)
+        let request = Box::pin(self.put_request(item, condition).send());
+        self.write("PutItem", request, |output| output.consumed_capacity, limit)
     }
 
     /// Built outside of the future, as in [`put`](Self::put).
@@ -243,8 +245,8 @@ impl Table {
         change: Change<'_>,
         limit: Duration,
     ) -> impl Future<Output = Reply<WriteResult>> {
-        let request = self.update_request(key, change).send();
-        self.write("UpdateItem", Box::pin(request.map_ok(|output| output.consumed_capacity)), limit)
+        let request = Box::pin(self.update_request(key, change).send());
+        self.write("UpdateItem", request, |output| output.consumed_capacity, limit)
     }
 
     fn get_request(&self, key: &RecordKey, consistency: Consistency) -> GetItemFluentBuilder {
@@ -300,19 +302,20 @@ impl Table {
 
     /// Sends a write and classifies its result. The future is boxed, because the SDK's futures, and
     /// every future around them, would take some kilobytes.
-    async fn write<E: Into<DynamoError>>(
+    async fn write<T, E: Into<DynamoError>>(
         &self,
         action: &'static str,
-        request: Pin<Box<impl Future<Output = Result<Option<ConsumedCapacity>, SdkError<E>>>>>,
+        request: Pin<Box<impl Future<Output = Result<T, SdkError<E>>>>>,
+        capacity: fn(T) -> Option<ConsumedCapacity>,
         limit: Duration,
     ) -> Reply<WriteResult> {
         let stopwatch = Stopwatch::start();
         let (answer, seen) = self.send(request, limit).await;
-        let (outcome, capacity) = match answer {
-            Ok(capacity) => (WriteResult::Applied, capacity),
+        let (outcome, consumed) = match answer {
+            Ok(output) => (WriteResult::Applied, capacity(output)),
             Err(error) => (error.write_result(self.destination(), seen.in_doubt), None),
         };
-        let units = capacity.and_then(|capacity| capacity.capacity_units);
+        let units = consumed.and_then(|consumed| consumed.capacity_units);
         stopwatch.store(action, result_name(&outcome), units);
         Reply::new(outcome, seen.time)
     }

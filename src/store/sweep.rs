@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
-use futures_util::TryFutureExt;
 
 use super::expression::Expression;
 use super::{Reply, Table, WriteResult};
@@ -100,8 +99,8 @@ impl Table {
             .set_expression_attribute_values(values)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
             .set_return_consumed_capacity(self.capacity.clone())
-            .send()
-            .map_ok(|output| output.consumed_capacity);
-        self.write("DeleteItem", Box::pin(request), self.request_timeout).await
+            .send();
+        let (request, limit) = (Box::pin(request), self.request_timeout);
+        self.write("DeleteItem", request, |output| output.consumed_capacity, limit).await
     }
 }

@@ -303,7 +303,7 @@ impl Http {
         self.max_body_bytes.get_or_insert(webhook.max_body_bytes);
         self.key = KeyRule::Signed(Arc::new(move |parts, body| webhook.key(parts, body)));
         self.key_rules += 1;
-        let policy = &mut self.calls.policy;
+        let policy = Arc::make_mut(&mut self.calls.policy);
         policy.retention = policy.retention.max(RETENTION);
         self
     }
