@@ -171,14 +171,18 @@ async fn a_transaction_whose_closure_panics_writes_nothing() {
 async fn a_transaction_whose_on_condition_failed_panics_is_not_applied_later() {
     let (store, link) = (Store::open().await, Link::without_retries());
     store.deposit("alice", 1).await;
+    store.put(raw::with(raw::abandoned("charge#k"), "status", raw::s("FAILED"))).await;
+    link.wire.next("TransactWriteItems", Act::Deliver);
     link.wire.next("TransactWriteItems", Act::LoseRequest);
+    let before = store.record("charge#k").await;
     let operation = store.over(&link).charging();
     let items = [count(store.table(), "effect"), debit(store.table(), "alice", 5)];
     let transaction = Transaction::new(1).items(items);
     let transaction = transaction.on_condition_failed(|_| panic!("user code"));
     panics(operation.run_transaction(async || Ok::<_, Infallible>(transaction))).await;
     // The write that keeps a delayed copy of the first try from being applied.
-    assert_eq!(store.status("charge#k").await.as_deref(), Some("RELEASED"));
+    assert_ne!(store.record("charge#k").await["owner"], before["owner"]);
+    assert_eq!(store.status("charge#k").await.as_deref(), Some("FAILED"));
     assert_eq!(store.counted("effect").await, 0);
 }
 

@@ -4,7 +4,7 @@ use dynamodb_idempotency::{Call, ErrorKind, Outcome, Transaction};
 
 use super::Transferred;
 use crate::support::effects::{count, debit};
-use crate::support::{Act, Charging, Gate, Link, Store, caller, caller_on, kind};
+use crate::support::{Act, Charging, Gate, Link, Store, caller, caller_on, kind, raw};
 
 /// As `transfer`, of what may not be there; with an answer for that.
 async fn pay(operation: Call, table: &str, answer: Option<&'static str>) -> Transferred {
@@ -62,18 +62,26 @@ async fn a_failed_condition_without_an_answer_leaves_nothing() {
     assert_eq!(next, Outcome::Executed("paid".to_owned()));
 }
 
-/// A try is in flight when a condition of a later one fails.
+/// A try is in flight when a condition of a later one fails. If it required a record, the refusal rules it out. If it
+/// required none, it may have been applied, and its record deleted, so no answer is stored.
 #[tokio::test]
 async fn a_refusal_is_final_or_the_earlier_try_is_the_answer() {
     let refusal = || Act::Cancel(&["None", "None", "ConditionalCheckFailed"]);
-    for (answer, arrives_first) in [
-        (Some("insufficient funds"), false),
-        (Some("insufficient funds"), true),
-        (None, false),
-        (None, true),
+    let refused = Some("insufficient funds");
+    for (answer, requires_record, arrives_first) in [
+        (refused, true, false),
+        (refused, true, true),
+        (refused, false, false),
+        (refused, false, true),
+        (None, false, false),
+        (None, false, true),
     ] {
         let (store, link, gate) = (Store::open().await, Link::without_retries(), Gate::default());
         store.deposit("alice", 5).await;
+        if requires_record {
+            store.put(raw::abandoned("o#k")).await;
+            link.wire.next("TransactWriteItems", Act::Deliver);
+        }
         link.wire.next("TransactWriteItems", Act::ArriveLate(gate.clone()));
         link.wire.next("TransactWriteItems", refusal());
         let held = Gate::default();
@@ -87,12 +95,11 @@ async fn a_refusal_is_final_or_the_earlier_try_is_the_answer() {
             }
             held.open();
         });
-        match (answer, arrives_first) {
+        match (answer.filter(|_| requires_record), arrives_first) {
             (Some(answer), false) => {
                 assert_eq!(first.unwrap(), Outcome::Executed(answer.to_owned()));
             }
             (Some(_), true) => assert_eq!(first.unwrap(), Outcome::Replayed("paid".to_owned())),
-            // The earlier try may have been applied, and its record deleted.
             (None, false) => assert_eq!(kind(first), ErrorKind::OutcomeUnknown),
             (None, true) => assert_eq!(first.unwrap(), Outcome::Executed("paid".to_owned())),
         }
