@@ -374,7 +374,7 @@ fn a_failure_whose_record_was_deleted_leaves_nothing() {
 fn an_undo_recognizes_what_an_earlier_try_has_left() {
     let mut tenure = tenure(true);
     tenure.attempts.number = 2;
-    tenure.taken_over = Some(pending(OTHER));
+    tenure.taken_over = Some(Box::new(pending(OTHER)));
     let undo = sent(tenure.end(now(), Verdict::NothingExecuted));
     assert_eq!(undo.record.owner, ME.alternate());
     let written = failed(FailureEnd::Written(Left::Free));
