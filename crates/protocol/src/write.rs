@@ -58,7 +58,7 @@ pub enum Kind {
 /// Which attributes a write sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// The whole record.
+    /// The whole record. Of the record that it replaces it keeps what [`Attempts`](crate::record::Attempts) has.
     Put,
     /// The attributes that the machines change. The steps, the fingerprint, `created_at` and unknown
     /// attributes stay. If there is no record, the whole record is written.

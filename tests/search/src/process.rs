@@ -17,6 +17,7 @@ pub(crate) struct Process {
     pub(crate) is_stalled: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a state holds each process behind an `Arc`")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Ready,
