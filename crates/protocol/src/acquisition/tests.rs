@@ -414,6 +414,33 @@ fn no_second_transaction_and_no_answer_follow_one_whose_record_was_removed() {
 }
 
 #[test]
+fn a_read_that_ends_a_transaction_begins_no_other_write() {
+    let mut acquisition = in_doubt(None);
+    let _ = sent(acquisition.end(now(), Reason::TimedOut));
+    let read = acquisition.replied(now(), &reply(WriteResult::Rejected(None)));
+    assert!(matches!(read, Command::Read { .. }), "{read:?}");
+    let outcome = Outcome::Read(ReadResult::Found(None));
+    let pause = acquisition.replied(now(), &Reply { outcome, is_in_doubt: false, time: None });
+    assert!(matches!(pause, Command::Pause { .. }), "{pause:?}");
+}
+
+#[test]
+fn a_call_waits_during_the_pause_for_another_owner_if_it_cannot_hold_the_key() {
+    let in_progress = InProgress::Wait { timeout: Duration::from_secs(10) };
+    let rules = Rules { in_progress, ..rules() };
+    let mut acquisition = Acquisition::new(ME, Goal::Own, rules, now());
+    assert!(!acquisition.is_waiting());
+    let create = sent(acquisition.start(now(), FirstRequest::Write));
+    assert!(!acquisition.is_waiting());
+    let rejected = reply(WriteResult::Rejected(Some(pending(OTHER))));
+    assert!(matches!(acquisition.replied(now(), &rejected), Command::Pause { .. }));
+    assert!(acquisition.is_waiting());
+    acquisition.knowledge.see(None);
+    acquisition.knowledge.send(&create);
+    assert!(!acquisition.is_waiting());
+}
+
+#[test]
 fn a_record_that_was_removed_before_its_takeover_is_not_continued() {
     let mut acquisition = acquisition();
     let create = sent(acquisition.start(now(), FirstRequest::Write));
