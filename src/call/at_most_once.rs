@@ -146,10 +146,14 @@ impl Execution {
                 LookUp::Impossible => self.may_start_or_halt(name).await?,
                 LookUp::Unknown => {
                     self.discard();
+                    let (operation, attempt) = (self.operation(), earlier.attempt);
+                    tracing::warn!(
+                        operation, attempt,
+                        "an earlier attempt may have sent a request, and the look-up could not tell: nothing was sent"
+                    );
                     let message = format!(
-                        "step `{name}` was not sent: attempt {} may have sent it, and the look-up \
-                         could not tell whether it took effect",
-                        earlier.attempt
+                        "step `{name}` was not sent: attempt {attempt} may have sent it, and the \
+                         look-up could not tell whether it took effect"
                     );
                     return Err(Error::new(ErrorKind::OutcomeUnknown, message).into());
                 }
