@@ -19,7 +19,7 @@ const LOCALLY: &str = "docs/guide/run-locally.md";
 /// Splits the commands of a block after the one that starts the server.
 fn split<'a>(block: &'a str, server: &str) -> (String, Vec<&'a str>) {
     let lines: Vec<_> = block.lines().filter(|line| !line.is_empty()).collect();
-    let at = lines.iter().position(|line| line.starts_with(server)).expect("a server");
+    let at = lines.iter().position(|line| line.contains(server)).expect("a server");
     (lines[..=at].join("\n"), lines[at + 1..].to_vec())
 }
 
@@ -58,7 +58,9 @@ fn a_function_gets_the_claims_of_the_event_on_the_page_about_running_locally() {
     assert!(program.contains(scope), "{program}");
     let program = program.replace(scope, &format!("{scope}{claim}"));
     let dependencies = block("README.md", "Use it", "toml");
-    let project = Project::new(&Deployment::load(), &program, &dependencies);
+    let deployment = Deployment::load();
+    let project = Project::new(&deployment, &program, &dependencies);
+    project.link_target(&deployment, "target/watch");
     project.write("event.json", &block(LOCALLY, "cargo-lambda", "json"));
     let shell = block(LOCALLY, "cargo-lambda", "sh");
     let (serve, invocations) = split(&shell, "cargo lambda watch");
@@ -180,7 +182,7 @@ fn a_profile_that_needs_a_feature_is_reported_with_its_name() {
 fn a_users_function_runs_under_the_runtime_interface_emulator() {
     let deployment = Deployment::load();
     let project = consumer(&deployment);
-    project.link_target(&deployment);
+    project.link_target(&deployment, "target");
     let shell = block(LOCALLY, "The Lambda Runtime Interface Emulator", "sh");
     handles_its_batch_once(&project, &shell, "aws-lambda-rie");
 }

@@ -17,15 +17,13 @@ use crate::page::ROOT;
 const PATIENCE: Duration = Duration::from_secs(1200);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// `cargo`, with three differences. `cargo install` of the command line would take minutes, so the program
-/// that the workspace has built is installed already. `cargo lambda` gets a port that is free. And it builds
-/// where the workspace does, because in a new folder it would build all dependencies again.
+/// `cargo`, with two differences. `cargo install` of the command line would take minutes, so the program
+/// that the workspace has built is installed already. And `cargo lambda` gets a port that is free, before the
+/// arguments of the page.
 const CARGO: &str = r#"#!/bin/sh
 case "$*" in
     "install --git "*" dynamodb-idempotency-cli") ;;
     "install "*) echo "not an installation of the command line: $*" >&2; exit 2 ;;
-    "lambda watch --concurrency 4 --target-dir target/watch")
-        exec "$REAL_CARGO" lambda watch --invoke-port "$PORT" --concurrency 4 ;;
     "lambda watch"*|"lambda invoke"*)
         action="$2"; shift 2
         exec "$REAL_CARGO" lambda "$action" --invoke-port "$PORT" "$@" ;;
@@ -80,9 +78,12 @@ impl Project {
         Self { name, folder, address, runtime_api, dynamodb, environment }
     }
 
-    /// Links the folder where cargo builds to the place where a reader looks for it.
-    pub fn link_target(&self, deployment: &Deployment) {
-        symlink(&deployment.target, self.folder.join("target")).expect("a link");
+    /// Links the folder where the workspace builds to the place where a page builds or looks for programs:
+    /// in a new folder, all dependencies would be built again.
+    pub fn link_target(&self, deployment: &Deployment, place: &str) {
+        let link = self.folder.join(place);
+        fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
+        symlink(&deployment.target, link).expect("a link");
     }
 
     pub fn write(&self, file: &str, text: &str) {
