@@ -62,8 +62,9 @@ impl HmacScheme {
 
     /// Sets the text that is signed. Default: `{body}`.
     ///
-    /// `{body}` stands for the bytes of the body, and `{time}` for the time as the request spells it. A
-    /// scheme has either both a place of the time and `{time}` in this text, or neither.
+    /// `{body}` stands for the bytes of the body, and `{time}` for the time as the request spells it. Any
+    /// other `{word}` is an error. A scheme has either both a place of the time and `{time}` in this text, or
+    /// neither.
     ///
     /// ```
     /// use dynamodb_idempotency::http::HmacScheme;
@@ -125,12 +126,15 @@ impl HmacScheme {
                     "`{element}` does not end with {{hex}}, {{base64}} or {{time}}"
                 ));
             };
-            if prefix.contains(['{', '}']) || !is_first {
-                return Err(format!("`{element}` has a second placeholder"));
+            if !is_first || prefix.contains(['{', '}']) {
+                return Err(format!(
+                    "`{element}` has a second placeholder: an element has one of {{hex}}, {{base64}} and \
+                     {{time}}, once in the format"
+                ));
             }
         }
         let (prefix, encoding) = signature.ok_or("the format has neither {hex} nor {base64}")?;
-        let signs = pieces(&self.signs);
+        let signs = pieces(&self.signs)?;
         if !signs.contains(&Piece::Body) {
             return Err("the signed text has no {body}: anyone could change the body".to_owned());
         }
@@ -217,20 +221,33 @@ fn elements(text: &str, separator: Option<char>) -> impl Iterator<Item = &str> {
     text.split(move |one| Some(one) == separator).map(str::trim)
 }
 
-/// Splits a signed text at its placeholders.
-fn pieces(text: &str) -> Vec<Piece> {
+/// Splits a signed text at its placeholders. The error names a placeholder that is unknown.
+fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     let (mut pieces, mut rest) = (Vec::new(), text);
-    let next = |rest: &str| {
-        let found = [("{time}", Piece::Time), ("{body}", Piece::Body)]
-            .map(|(name, piece)| rest.find(name).map(|at| (at, at + name.len(), piece)));
-        found.into_iter().flatten().min_by_key(|(at, ..)| *at)
-    };
-    while let Some((begin, end, piece)) = next(rest) {
-        pieces.extend([Piece::Text(rest[..begin].to_owned()), piece]);
-        rest = &rest[end..];
+    while let Some((before, word, after)) = next_placeholder(rest) {
+        let piece = match word {
+            "time" => Piece::Time,
+            "body" => Piece::Body,
+            _ => {
+                return Err(format!(
+                    "the signed text has {{{word}}}: its placeholders are {{time}} and {{body}}"
+                ));
+            }
+        };
+        pieces.extend([Piece::Text(before.to_owned()), piece]);
+        rest = after;
     }
     pieces.push(Piece::Text(rest.to_owned()));
-    pieces
+    Ok(pieces)
+}
+
+/// The text before the first `{word}`, the word, and the text after it. Other braces are text.
+fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
+    text.match_indices('{').find_map(|(begin, _)| {
+        let (word, after) = text[begin + 1..].split_once('}')?;
+        let is_word = word.chars().all(|one| one.is_alphanumeric() || "_-. ".contains(one));
+        is_word.then_some((&text[..begin], word, after))
+    })
 }
 
 #[cfg(test)]
@@ -338,7 +355,18 @@ mod tests {
             (scheme("{hex}="), "does not end with"),
             (scheme("a={hex},b={base64}"), "second"),
             (scheme("{hex}{hex}"), "second"),
+            (scheme("{timestamp}{hex}"), "one of {hex}, {base64} and {time}"),
+            (scheme("t={timestamp},v1={hex}"), "does not end with {hex}, {base64} or {time}"),
             (scheme("{hex}").signs("a text"), "{body}"),
+            (
+                scheme("{hex}").signs("{timestamp}.{body}"),
+                "has {timestamp}: its placeholders are {time} and {body}",
+            ),
+            (scheme("{hex}").signs("{url}{body}"), "has {url}"),
+            (scheme("t={time},v1={hex}").signs("{time}.{body}.{id}"), "has {id}"),
+            (scheme("{hex}").signs("{{url}{body}"), "has {url}"),
+            (scheme("{hex}").signs("{body}{ Body }{}"), "has { Body }"),
+            (scheme("{hex}").signs("{body}{}"), "has {}"),
             (scheme("{hex}").signs("{time}{body}"), "place of the time"),
             (scheme("t={time},v1={hex}"), "change the time"),
             (scheme("{hex}").time_header("x-time"), "change the time"),
