@@ -13,11 +13,13 @@ const IS_ON: bool = cfg!(feature = "internals");
 const IS_SEEDABLE: bool = cfg!(any(feature = "internals", feature = "testing"));
 
 type Entropy = Box<dyn FnMut(&mut [u8])>;
+type Observer = Box<dyn Fn(&str)>;
 
 // Each thread runs one simulation.
 thread_local! {
     static PART_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
     static ENTROPY: RefCell<Option<Entropy>> = const { RefCell::new(None) };
+    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
 }
 
 pub(crate) fn part_bytes() -> Option<usize> {
@@ -28,6 +30,17 @@ pub(crate) fn part_bytes() -> Option<usize> {
 pub(crate) fn entropy(bytes: &mut [u8]) -> bool {
     IS_SEEDABLE
         && ENTROPY.with_borrow_mut(|source| source.as_mut().map(|source| source(bytes)).is_some())
+}
+
+/// Reports what a function of the caller has answered to the thread's observer, if it has one.
+pub(crate) fn observe(what: impl FnOnce() -> String) {
+    if IS_SEEDABLE {
+        OBSERVER.with_borrow(|observer| {
+            if let Some(observer) = observer {
+                observer(&what());
+            }
+        });
+    }
 }
 
 /// How far the monotonic clock is ahead of the machine's, in ms. Negative after a freeze.
@@ -80,5 +93,24 @@ impl Drop for Seeded {
     fn drop(&mut self) {
         ENTROPY.set(self.entropy.take());
         fastrand::seed(self.sdk);
+    }
+}
+
+/// Has an observer on this thread, until it is dropped.
+#[cfg(feature = "testing")]
+pub(crate) struct Observed(());
+
+#[cfg(feature = "testing")]
+impl Observed {
+    pub(crate) fn by(observer: impl Fn(&str) + 'static) -> Self {
+        OBSERVER.set(Some(Box::new(observer)));
+        Self(())
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Drop for Observed {
+    fn drop(&mut self) {
+        OBSERVER.set(None);
     }
 }

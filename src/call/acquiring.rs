@@ -15,11 +15,12 @@ use crate::call::core::Core;
 use crate::call::errors::{abandoned, in_progress, mismatch, too_late};
 use crate::call::execution::{Execution, Storage};
 use crate::call::handler::RunOutcome;
-use crate::call::hook::{Abandoned, HookResult, Reconciled, Resolved};
+use crate::call::hook::{Abandoned, HookResult, Reconciled, Resolved, name_of};
 use crate::call::session::{Session, SessionKind};
 use crate::call::transaction::items;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
+use crate::fault_injection::observe;
 use crate::policy::{Completed, FirstRequest};
 use crate::protocol::{
     Acquisition, CallResult, Command, Goal, Grant, MIN_LIMIT, Next, Reason, Resolution, State,
@@ -422,6 +423,7 @@ where
         // The hook ends before the deadline, so that its answer still reaches the caller in time.
         let end = core.table.clock.now().plus(core.time_until(call.answer_by()));
         let returned = core.table.clock.until(|| Some(end), hook(*abandoned)).await;
+        observe(|| format!("the hook answered {}", name_of(returned.as_ref())));
         let Some(Ok(resolution)) = returned else {
             call.ended(Ending::RECONCILE_FAILED, None);
             return Err(match returned {

@@ -14,7 +14,7 @@ use crate::call::execution::Execution;
 use crate::call::step::NotStored;
 use crate::call::user_code;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::fault_injection::{FaultPoint, is_broken};
+use crate::fault_injection::{FaultPoint, is_broken, observe};
 use crate::protocol::time::{Interval, Timestamp};
 use crate::store::record::{SENT, StepValue};
 
@@ -71,6 +71,15 @@ pub enum LookUp<T> {
     Impossible,
     /// Anything else, also "not found" while the request can still arrive. Nothing is sent.
     Unknown,
+}
+
+const fn name_of<T, E>(found: &Result<LookUp<T>, E>) -> &'static str {
+    match found {
+        Ok(LookUp::Found(_)) => "Found",
+        Ok(LookUp::Impossible) => "Impossible",
+        Ok(LookUp::Unknown) => "Unknown",
+        Err(_) => "with an error",
+    }
 }
 
 impl Execution {
@@ -138,6 +147,7 @@ impl Execution {
         self.may_start_or_halt(name).await?;
         if let Some(earlier) = self.earlier_send(name)? {
             let found = user_code::run_or_resume(look_up(earlier)).await;
+            observe(|| format!("the look-up of step `{name}` answered {}", name_of(&found)));
             match found.map_err(RunError::Handler)? {
                 LookUp::Found(value) => {
                     reserved.keep();

@@ -185,6 +185,19 @@ impl Abandoned {
 /// What a hook returns for a handler with answers `T` and errors `E`.
 pub(crate) type HookResult<T, E> = Result<Reconciled<T, E>, E>;
 
+/// What a hook has returned, in one word. `None` if the deadline came first.
+pub(crate) const fn name_of<T, E>(returned: Option<&HookResult<T, E>>) -> &'static str {
+    match returned {
+        Some(Ok(Reconciled::Completed(_))) => "Completed",
+        Some(Ok(Reconciled::Commit { .. })) => "Commit",
+        Some(Ok(Reconciled::Failed(_))) => "Failed",
+        Some(Ok(Reconciled::Execute)) => "Execute",
+        Some(Ok(Reconciled::Refuse)) => "Refuse",
+        Some(Err(_)) => "with an error",
+        None => "nothing before the deadline",
+    }
+}
+
 /// A hook's resolution in its stored form: the answer, or what repeats get for the failure.
 pub(crate) type Resolved = Reconciled<Answer, Option<Answer>>;
 

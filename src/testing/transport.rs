@@ -238,6 +238,14 @@ impl Store {
         items
     }
 
+    /// Reads the item whose key a request has. Null if there is none.
+    #[must_use]
+    pub(crate) fn item(&self, request: &Request) -> Value {
+        let Value::Object(members) = &request.body else { return Value::Null };
+        let body = json!({"TableName": members.get("TableName"), "Key": members.get("Key")});
+        self.execute(&Request { operation: "GetItem".to_owned(), body }).members()["Item"].take()
+    }
+
     /// Executes a request.
     #[must_use]
     pub fn execute(&self, request: &Request) -> Response {

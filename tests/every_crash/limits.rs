@@ -5,6 +5,7 @@ use std::future::pending;
 use std::process::Command;
 use std::time::Duration;
 
+use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::testing::{EveryCrash, World, every_crash};
 
 use super::{finding, report};
@@ -15,7 +16,11 @@ fn a_call_that_never_answers_is_an_error_after_a_bound() {
     assert!(report.contains("the call has not answered for 3600s"), "{report}");
     let short = EveryCrash::new().longest_call(Duration::from_secs(5));
     let slow = async |world: World| {
-        world.call(async |_| tokio::time::sleep(Duration::from_secs(6)).await).await;
+        let call = world.call(async |process| {
+            process.client().list_tables().send().await.expect("tables");
+            tokio::time::sleep(Duration::from_secs(6)).await;
+        });
+        call.await;
     };
     let report = super::report(|| short.run(slow));
     assert!(report.contains("not answered for 5s"), "{report}");
@@ -113,4 +118,21 @@ async fn found(world: World) {
         })
         .await;
     assert_eq!(runs.get(), 1, "runs");
+}
+
+#[test]
+fn a_test_whose_calls_send_no_request_is_an_error() {
+    let of_the_test = async |world: World| {
+        let idempotency = Idempotency::builder(world.client(), world.table()).enabled().build();
+        let idempotency = idempotency.expect("a setting");
+        let call = world.call(async |_| {
+            let operation = idempotency.operation("greet").key("k").no_payload();
+            operation.run(async |_| Ok::<_, std::io::Error>(1)).await
+        });
+        assert_eq!(call.await.expect("an answer"), 1);
+    };
+    for report in [finding(of_the_test), finding(async |_| {})] {
+        assert!(report.contains("in a run that nothing disturbed"), "{report}");
+        assert!(report.contains("use `process.idempotency()`"), "{report}");
+    }
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynamodb_idempotency::policy::{InProgress, Lease};
 use dynamodb_idempotency::testing::{Process, World, every_crash};
-use dynamodb_idempotency::{ErrorKind, Outcome, RunError};
+use dynamodb_idempotency::{ErrorKind, LookUp, Outcome, Reconciled, RunError};
 
-use super::{Bank, create_table, row, rows};
+use super::{Bank, assert_names, create_table, finding, row, rows};
 
 /// As many handlers have it: three steps, and a commit.
 #[test]
@@ -109,7 +109,8 @@ fn the_engine_does_not_remember_the_tokens_of_transactions() {
         let id = AttributeValue::S("a".to_owned());
         client.delete_item().table_name("rows").key("id", id).send().await.expect("deleted");
         transact().await;
-        assert_eq!(rows(&client, "rows").await, 1);
+        let found = world.call(async |process| rows(&process.client(), "rows").await);
+        assert_eq!(found.await, 1);
     });
 }
 
@@ -298,4 +299,108 @@ fn each_call_of_a_test_can_crash() {
         assert_eq!(charges.get(), 1);
     });
     assert!(most.iter().all(|attempts| attempts.get() >= 2), "{most:?}");
+}
+
+/// A request without a key at a service that answers nothing: it may have arrived.
+async fn sent_at_most_once(process: &Process, key: &str, found: LookUp<u32>) -> Option<u32> {
+    let operation = process.idempotency().operation("send").key(key).no_payload();
+    let call = operation.run(async |execution| {
+        let send = async { Err(std::io::Error::other("no response")) };
+        execution.step_at_most_once("post", send, async |_| Ok(found)).await
+    });
+    call.await.ok()
+}
+
+fn incompressible(length: usize) -> String {
+    let mut state = 1_u64;
+    let letters = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'A' + (state >> 58) as u8 % 58)
+    });
+    letters.take(length).collect()
+}
+
+#[test]
+fn the_trace_names_each_write_by_what_it_is() {
+    let report = finding(async |world: World| {
+        for (found, answer) in
+            [(LookUp::Unknown, None), (LookUp::Unknown, None), (LookUp::Found(7), Some(7))]
+        {
+            let call = world.call(async |process| sent_at_most_once(&process, "k", found).await);
+            assert_eq!(call.await, answer);
+        }
+        let large = incompressible(700_000);
+        let call = world.call(async |process| {
+            let operation = process.idempotency().operation("large").key("k").no_payload();
+            let call = operation.run(async |execution| {
+                let step = async { Ok::<_, Infallible>(large[..20_000].to_owned()) };
+                execution.step("report", step).await?;
+                Ok::<_, RunError<Infallible>>(large.clone())
+            });
+            call.await.is_ok()
+        });
+        assert!(call.await);
+        panic!("the trace is complete");
+    });
+    let written =
+        report.lines().filter_map(|line| line.split_once(": DynamoDB ").map(|(_, it)| it));
+    let written = written.map(|it| it.split(" (key ").next().unwrap_or(it));
+    let mut written: Vec<_> = written.filter(|it| *it != "read the record").collect();
+    // The answer has several parts.
+    written.dedup();
+    let words = [
+        "stored the acquisition of the key",
+        "stored the note that step `post` is about to send",
+        "stored the failure",
+        "stored the acquisition of the key after a failure",
+        "stored the undo of the acquisition",
+        "stored the acquisition of the key after a failure",
+        "stored step `post`",
+        "stored the answer",
+        "stored the acquisition of the key",
+        "stored the item of a step",
+        "stored step `report`",
+        "stored a part of the answer",
+        "stored the answer",
+    ];
+    assert_eq!(written, words, "{report}");
+    assert!(report.contains("call 2: the look-up of step `post` answered Unknown"), "{report}");
+}
+
+#[test]
+fn the_trace_names_the_undo_of_a_takeover() {
+    let report = finding(async |world: World| {
+        let call =
+            world.call(async |process| sent_at_most_once(&process, "k", LookUp::Unknown).await);
+        call.await;
+        let records = world.client().scan().table_name(world.table()).send().await.unwrap();
+        assert_eq!(records.items()[0]["status"].as_s().unwrap(), "FAILED");
+    });
+    assert_names(
+        &report,
+        "crash after DynamoDB had stored the note that step `post` is about to send",
+    );
+    for line in [
+        "attempt 2: request 2: DynamoDB stored the takeover of the key",
+        "attempt 2: the look-up of step `post` answered Unknown",
+        "DynamoDB stored the undo of the acquisition",
+    ] {
+        assert!(report.contains(line), "{line}: {report}");
+    }
+}
+
+#[test]
+fn the_trace_has_what_a_hook_answers() {
+    let report = finding(async |world: World| {
+        let call = world.call(async |process| {
+            let operation = process.idempotency().operation("charge").key("k").no_payload();
+            let hook = async |_| Ok::<_, Infallible>(Reconciled::Execute);
+            operation.reconcile(hook).run(async |execution| Ok(execution.attempt())).await.unwrap()
+        });
+        assert_eq!(call.await, 1);
+    });
+    let mut lines = report.lines();
+    let hook = lines.find(|line| line.contains("attempt 2: the hook answered Execute"));
+    assert!(hook.is_some(), "{report}");
+    assert!(lines.next().unwrap().contains("stored the takeover of the key"), "{report}");
 }

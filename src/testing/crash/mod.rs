@@ -17,7 +17,7 @@ use self::report::{PLACE_ENV, Report};
 use self::world::{Current, Log, Shared};
 pub use self::world::{Process, World};
 use crate::call::user_code;
-use crate::fault_injection::Seeded;
+use crate::fault_injection::{Observed, Seeded};
 
 /// The most repeats of a call, and so the most places of one run.
 const REPEATS: usize = 4;
@@ -32,6 +32,10 @@ const SECOND: u64 = 1000;
 const MAX_TURNS: u32 = 100_000;
 /// How often time may stand still because of threads or sockets outside of the world.
 const MAX_STANDSTILLS: u32 = 60;
+
+const NO_REQUEST: &str = "no call has sent a request, so nothing could be disturbed. Make the call in `world.call(..)` \
+                          or `world.race(..)`, and use `process.idempotency()`, `process.builder()` or \
+                          `process.client()` in it: requests of `world.client()` are no places";
 
 /// Runs `test` once for each place at which its calls can crash, each time in a new [`World`].
 ///
@@ -52,7 +56,8 @@ const MAX_STANDSTILLS: u32 = 60;
 ///
 /// # Panics
 /// If `test` panics in one of the runs: the message names the place and lists what the world saw.
-/// Also if a call does not answer, if two runs differ without a reason, and inside of a runtime.
+/// Also if no call sends a request, if a call does not answer, if two runs differ without a reason, and inside of a
+/// runtime.
 #[track_caller]
 pub fn every_crash(test: impl AsyncFnMut(World)) {
     EveryCrash::new().run(test);
@@ -109,8 +114,12 @@ impl EveryCrash {
     ///
     /// ```
     /// use dynamodb_idempotency::testing::{EveryCrash, World};
+    /// # async fn greets(world: World) {
+    /// #     let call = world.call(async |process| process.client().list_tables().send().await.is_ok());
+    /// #     assert!(call.await);
+    /// # }
     ///
-    /// EveryCrash::new().run(async |world: World| assert_eq!(world.table(), "idempotency"));
+    /// EveryCrash::new().run(greets);
     /// ```
     pub fn new() -> Self {
         Self::default()
@@ -121,9 +130,13 @@ impl EveryCrash {
     ///
     /// ```
     /// use dynamodb_idempotency::testing::{EveryCrash, World};
+    /// # async fn greets(world: World) {
+    /// #     let call = world.call(async |process| process.client().list_tables().send().await.is_ok());
+    /// #     assert!(call.await);
+    /// # }
     ///
     /// // One crash a run: the repeats are undisturbed.
-    /// EveryCrash::new().repeats(1).run(async |world: World| assert_eq!(world.table(), "idempotency"));
+    /// EveryCrash::new().repeats(1).run(greets);
     /// ```
     pub const fn repeats(mut self, repeats: usize) -> Self {
         self.repeats = repeats;
@@ -136,9 +149,13 @@ impl EveryCrash {
     /// use std::time::Duration;
     ///
     /// use dynamodb_idempotency::testing::{EveryCrash, World};
+    /// # async fn greets(world: World) {
+    /// #     let call = world.call(async |process| process.client().list_tables().send().await.is_ok());
+    /// #     assert!(call.await);
+    /// # }
     ///
     /// let tests = EveryCrash::new().longest_call(Duration::from_secs(24 * 3600));
-    /// tests.run(async |world: World| assert_eq!(world.table(), "idempotency"));
+    /// tests.run(greets);
     /// ```
     pub const fn longest_call(mut self, longest: Duration) -> Self {
         self.longest_call = longest;
@@ -149,8 +166,12 @@ impl EveryCrash {
     ///
     /// ```
     /// use dynamodb_idempotency::testing::{EveryCrash, World};
+    /// # async fn greets(world: World) {
+    /// #     let call = world.call(async |process| process.client().list_tables().send().await.is_ok());
+    /// #     assert!(call.await);
+    /// # }
     ///
-    /// EveryCrash::new().run(async |world: World| assert_eq!(world.table(), "idempotency"));
+    /// EveryCrash::new().run(greets);
     /// ```
     ///
     /// # Panics
@@ -206,6 +227,8 @@ impl EveryCrash {
             Err(error) => return Log::failed(format!("a runtime could not be started: {error}")),
         };
         let _seeded = Seeded::begin();
+        let observing = Arc::clone(&shared);
+        let _observed = Observed::by(move |what| observing.saw(what));
         {
             let world = World { shared: Arc::clone(&shared) };
             let mut future = Box::pin(test(world));
@@ -217,6 +240,9 @@ impl EveryCrash {
         }
         shared.machines().iter().for_each(|(_, machine)| machine.shut_down());
         home.shut_down();
+        if plan.places.is_empty() && !shared.has_requests() {
+            shared.fail(NO_REQUEST.to_owned());
+        }
         let mut log = std::mem::take(&mut *shared.log());
         let reached = log.places.len();
         if log.failure.is_none() && plan.places.iter().any(|&place| place >= reached) {

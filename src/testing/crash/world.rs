@@ -304,6 +304,20 @@ impl Shared {
         self.event(format!("{name}: {in_detail}"));
     }
 
+    /// A function of the caller has answered.
+    pub(super) fn saw(&self, what: &str) {
+        let states = lock(&self.states);
+        let state = CURRENT.get().and_then(|process| states.get(process));
+        let name = state.map(|state| format!("{}: ", state.name())).unwrap_or_default();
+        drop(states);
+        self.event(format!("{name}{what}"));
+    }
+
+    /// Whether a process has sent a request.
+    pub(super) fn has_requests(&self) -> bool {
+        lock(&self.states).iter().any(|state| state.requests > 0)
+    }
+
     /// A request leaves a process. Returns its number; `None` if the process has ended.
     fn sent(&self, process: usize) -> Option<u32> {
         let mut states = lock(&self.states);
@@ -437,7 +451,7 @@ impl Network for Wire {
             return std::future::ready(shared.store.deliver(response)).boxed();
         };
         let sent = shared.sent(process);
-        let described = Description::of(&request);
+        let described = Description::of(&request, || shared.store.item(&request));
         async move {
             let Some(number) = sent else { return pending().await };
             sleep(LATENCY).await;
@@ -629,8 +643,13 @@ impl World {
     /// use dynamodb_idempotency::testing::{World, every_crash};
     ///
     /// every_crash(async |world: World| {
-    ///     let tables = world.client().list_tables().send().await.unwrap();
-    ///     assert_eq!(tables.table_names(), [world.table()]);
+    ///     let answer = world.call(async |process| {
+    ///         let operation = process.idempotency().operation("greet").key("k").no_payload();
+    ///         operation.run(async |_| Ok::<_, std::io::Error>(1)).await
+    ///     });
+    ///     assert!(answer.await.is_ok());
+    ///     let records = world.client().scan().table_name(world.table()).send().await.unwrap();
+    ///     assert_eq!(records.count(), 1);
     /// });
     /// ```
     #[must_use]
@@ -644,7 +663,15 @@ impl World {
     /// ```
     /// use dynamodb_idempotency::testing::{World, every_crash};
     ///
-    /// every_crash(async |world: World| assert_eq!(world.table(), "idempotency"));
+    /// every_crash(async |world: World| {
+    ///     assert_eq!(world.table(), "idempotency");
+    ///     let record = world.call(async |process| {
+    ///         let key = aws_sdk_dynamodb::types::AttributeValue::S("greet#k".to_owned());
+    ///         let get = process.client().get_item().table_name(world.table()).key("pk", key);
+    ///         get.send().await.unwrap().item
+    ///     });
+    ///     assert_eq!(record.await, None);
+    /// });
     /// ```
     #[must_use]
     pub fn table(&self) -> &str {
@@ -657,9 +684,16 @@ impl World {
     /// use dynamodb_idempotency::testing::{World, every_crash};
     ///
     /// every_crash(async |world: World| {
-    ///     let before = world.now();
-    ///     tokio::time::sleep(std::time::Duration::from_secs(3600)).await; // takes no real time
-    ///     assert_eq!(world.now().duration_since(before).unwrap().as_secs(), 3600);
+    ///     let answer = world.call(async |process| {
+    ///         let operation = process.idempotency().operation("wait").key("k").no_payload();
+    ///         let wait = async |_| {
+    ///             let before = world.now();
+    ///             tokio::time::sleep(std::time::Duration::from_secs(9)).await; // takes no real time
+    ///             Ok::<_, std::time::SystemTimeError>(world.now().duration_since(before)?.as_secs())
+    ///         };
+    ///         operation.run(wait).await
+    ///     });
+    ///     assert_eq!(answer.await.unwrap(), 9);
     /// });
     /// ```
     #[must_use]
