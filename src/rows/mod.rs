@@ -45,7 +45,8 @@
 //! - an empty set, or a set with an equal element twice; an empty name of an attribute or member;
 //! - a value below the 32nd level of nesting, where an attribute is the first;
 //! - a key attribute that is missing, empty, or neither a string, a number nor binary; a partition key of more than
-//!   2,048 bytes, or a sort key of more than 1,024.
+//!   2,048 bytes, or a sort key of more than 1,024;
+//! - a [`Table`] without a name, or without a name of a key attribute.
 //!
 //! ```
 //! use dynamodb_idempotency::{ErrorKind, rows::Table};
@@ -206,6 +207,7 @@ impl Table {
     /// # Errors
     /// [`ErrorKind::InvalidTransaction`] if the value cannot be the key: see [Values](self#values).
     pub fn delete<K: Serialize + ?Sized>(&self, key: &K) -> Result<TransactWriteItem, Error> {
+        self.has_names()?;
         let delete = Delete::builder().table_name(&self.name).set_key(Some(self.key(key)?));
         Ok(TransactWriteItem::builder().delete(delete.build().map_err(incomplete)?).build())
     }
@@ -332,6 +334,7 @@ impl Table {
         row: &T,
         condition: impl FnOnce(PutBuilder) -> PutBuilder,
     ) -> Result<TransactWriteItem, Error> {
+        self.has_names()?;
         let item = self.row(row).map_err(|fault| self.wrong("row", &fault))?;
         let put = condition(Put::builder().table_name(&self.name).set_item(Some(item)));
         Ok(TransactWriteItem::builder().put(put.build().map_err(incomplete)?).build())
@@ -344,6 +347,7 @@ impl Table {
         attribute: &str,
         value: Option<AttributeValue>,
     ) -> Result<TransactWriteItem, Error> {
+        self.has_names()?;
         if attribute.is_empty() {
             return Err(self.wrong("condition", &Fault::new(NO_NAME).in_member(attribute)));
         }
@@ -365,6 +369,7 @@ impl Table {
         expression: &str,
         condition: Option<&str>,
     ) -> Result<TransactWriteItem, Error> {
+        self.has_names()?;
         let is_key = self.key_attributes().any(|(name, _)| name == attribute);
         let no_update = "is a key attribute, which no update can change";
         if let Some(reason) =
@@ -406,6 +411,22 @@ impl Table {
         let mut item = names.zip(values).collect();
         check_members(&mut item, 1)?;
         self.check_keys(&item).map(|()| item)
+    }
+
+    /// Without one of its names, no item is valid.
+    fn has_names(&self) -> Result<(), Error> {
+        let empty = if self.name.is_empty() {
+            "the name of the table"
+        } else if self.partition_key.is_empty() {
+            "the name of the partition key"
+        } else if self.sort_key.as_ref().is_some_and(String::is_empty) {
+            "the name of the sort key"
+        } else {
+            return Ok(());
+        };
+        let table = &self.name;
+        let message = format!("an item cannot be built: the Table `{table}`: {empty} is empty");
+        Err(Error::invalid_transaction(message))
     }
 
     fn check_keys(&self, item: &Item) -> Result<(), Fault> {

@@ -236,3 +236,27 @@ fn a_compared_value_is_checked_too() {
         "an item cannot be built: the condition for table `orders`: `price[0]` is infinite or not a number"
     );
 }
+
+#[test]
+fn a_table_without_a_name_or_a_key_builds_no_item() {
+    let row = json!({"id": "o", "": "o"});
+    for (table, empty) in [
+        (Table::new("", "id"), "the name of the table"),
+        (Table::new("orders", ""), "the name of the partition key"),
+        (Table::new("orders", "id").sort_key(""), "the name of the sort key"),
+    ] {
+        for item in [
+            table.put(&row),
+            table.put_new(&row),
+            table.delete(&("o", "o")),
+            table.check_exists("o"),
+            table.check_absent("o"),
+            table.check_equals("o", "status", "open"),
+            table.check_equals("o", "", "open"),
+            table.add("o", "", 1),
+            table.take("o", "seats", 1),
+        ] {
+            assert_eq!(fault(item), format!("{empty} is empty"));
+        }
+    }
+}
