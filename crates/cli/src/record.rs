@@ -141,14 +141,20 @@ pub(crate) fn show(record: &StoredRecord, hints: &Hints, json: bool) -> Result<(
 fn next(record: &StoredRecord, hints: &Hints) -> String {
     let command = |command| hints.command(command, record);
     let release = || {
-        let is_refused = record.dangers().contains(&Danger::Steps);
-        command("release") + if is_refused { " --force (its steps run again)" } else { "" }
+        let does = again(record).map(|again| format!(" --force ({again})"));
+        command("release") + &does.unwrap_or_default()
     };
+    let sent = sent_steps(record);
     let what = match &record.state {
         _ if record.is_expired() => "nothing: the next request runs it".to_owned(),
         StoredState::Pending { .. } if record.lease_left().is_some() => {
             format!("wait for it: {}", command("watch"))
         }
+        StoredState::Pending { .. } if !sent.is_empty() => format!(
+            "{LOOK}; the next request takes it over and asks the look-up of {sent}, and sends nothing \
+             while that does not know; if it has not and cannot any more: {}",
+            release()
+        ),
         StoredState::Pending { .. } => format!(
             "{LOOK}; if it has: {}; the next request takes it over and runs it again; \
              under Takeover::Reject: {}",
@@ -160,6 +166,11 @@ fn next(record: &StoredRecord, hints: &Hints) -> String {
                 .to_owned()
         }
         StoredState::Completed { .. } => "nothing: repeats get the answer".to_owned(),
+        StoredState::Failed { .. } if !sent.is_empty() => format!(
+            "{LOOK}; the next request asks the look-up of {sent} or gets the failure, by the policy, and \
+             sends nothing while the look-up does not know; if it has not and cannot any more: {}",
+            release()
+        ),
         StoredState::Failed { .. } => format!(
             "the next request runs it again or gets the failure, by the policy; \
              to run it again: {}",
@@ -173,6 +184,26 @@ fn next(record: &StoredRecord, hints: &Hints) -> String {
         ),
     };
     format!("next: {what}\n")
+}
+
+/// The steps whose request may have been sent and whose result is not stored. Empty if there are none.
+fn sent_steps(record: &StoredRecord) -> String {
+    let sent = record.may_have_sent();
+    let names: Vec<_> = sent.iter().map(|note| format!("step `{}`", plain(note.step))).collect();
+    names.join(" and ")
+}
+
+/// What a release makes the next request do again. `None` if the record has no steps.
+fn again(record: &StoredRecord) -> Option<String> {
+    let names = record.steps.iter().flatten().map(|(name, _)| name);
+    let has_results = names.filter(|name| record.note(name).is_none()).count() > 0;
+    let sent = sent_steps(record);
+    match (has_results, sent.is_empty()) {
+        (false, true) => None,
+        (true, true) => Some("its steps run again".to_owned()),
+        (false, false) => Some(format!("{sent} may be sent a second time")),
+        (true, false) => Some(format!("its steps run again, and {sent} may be sent a second time")),
+    }
 }
 
 /// What a person has to check after an owner died.
@@ -404,15 +435,28 @@ fn danger(danger: Danger) -> &'static str {
 }
 
 /// What a release would cause, as text.
-pub(crate) fn warning(danger: Danger) -> &'static str {
-    match danger {
+pub(crate) fn warnings(record: &StoredRecord) -> Vec<String> {
+    record.dangers().into_iter().map(|danger| warning(record, danger)).collect()
+}
+
+fn warning(record: &StoredRecord, danger: Danger) -> String {
+    let sent = sent_steps(record);
+    let text = match danger {
         Danger::LiveLease => "its owner's lease is live: the operation may run twice at once",
         Danger::Completed => "the operation is done: the next request does it again",
+        Danger::Steps if !sent.is_empty() => {
+            let again = again(record).unwrap_or_default();
+            return format!(
+                "the request of {sent} may have been sent: {LOOK}. Without a release the next request asks its \
+                 look-up; after a release {again}"
+            );
+        }
         Danger::Steps => "steps of it are done: the next request does them again",
         Danger::Blocked => {
             "the key is blocked because its effect has happened: the next request does it again"
         }
-    }
+    };
+    text.to_owned()
 }
 
 #[cfg(test)]

@@ -31,13 +31,12 @@ pub(crate) async fn run(
     if !json {
         output::print(record::text(&record))?;
     }
-    let warnings: Vec<_> = record.dangers().into_iter().map(record::warning).collect();
+    let warnings = record::warnings(&record);
     if !consent.force && !warnings.is_empty() {
         let warnings = warnings.join("; ");
         return Err(Failure::Refused(format!("{warnings}; nothing was written: --force does it")));
     }
-    let notes: Vec<_> =
-        warnings.iter().map(|warning| (*warning).to_owned()).chain(abandoned(&record)).collect();
+    let notes: Vec<_> = warnings.into_iter().chain(abandoned(&record)).collect();
     if !consent.yes && !agreed(&notes, RELEASE_ONE)? {
         let message = "the release was not confirmed, so nothing was written";
         return Err(Failure::Refused(message.to_owned()));
@@ -183,9 +182,8 @@ async fn several(
     if !json {
         output::print(stuck::text(records))?;
         for record in &dangerous {
-            let dangers: Vec<_> = record.dangers().into_iter().map(record::warning).collect();
             let pk = plain(&format!("{}#{}", record.scope, record.key));
-            output::line(format!("left out: `{pk}`: {}", dangers.join("; ")))?;
+            output::line(format!("left out: `{pk}`: {}", record::warnings(record).join("; ")))?;
         }
     }
     for record in dangerous {
@@ -240,7 +238,9 @@ fn abandoned(record: &StoredRecord) -> Vec<String> {
         "A release is needed only under Takeover::Reject: by default the next request takes over."
             .to_owned(),
     );
-    notes.push("Either way the next request runs it again.".to_owned());
+    if record.may_have_sent().is_empty() {
+        notes.push("Either way the next request runs it again.".to_owned());
+    }
     notes
 }
 

@@ -125,7 +125,8 @@ pub enum Danger {
     LiveLease,
     /// The operation completed: it would run again.
     Completed,
-    /// Some of its steps have completed: they would run again.
+    /// Some of its steps have completed, or [may have been sent](crate::Execution::step_at_most_once): they would run
+    /// again.
     Steps,
     /// An operator has blocked the key, because its effect has happened: it would happen again.
     Blocked,

@@ -439,3 +439,36 @@ async fn show_suggests_a_release_that_is_done() {
         assert!(shown.contains(&said), "{shown}");
     }
 }
+
+/// The next request asks the look-up of the step. A release removes the note, so that nothing is asked any more.
+#[tokio::test]
+async fn a_note_of_a_request_is_said_to_be_sent_again_by_a_release() {
+    let store = Store::open().await;
+    let note = || crate::support::map(&[("refund~sent~1", s("1790000000000"))]);
+    let both = crate::support::map(&[("refund~sent~1", s("1790000000000")), ("reserve", s("1"))]);
+    let failed = |key| with(completed(key), "status", s("FAILED"));
+    let mixed = "its steps run again, and step `refund` may be sent a second time";
+    for (item, steps, again) in [
+        (failed("payments#failed"), note(), "step `refund` may be sent a second time"),
+        (abandoned("payments#dead", 60), note(), "step `refund` may be sent a second time"),
+        (failed("payments#both"), both, mixed),
+    ] {
+        let key = item["pk"].as_s().unwrap().split_once('#').unwrap().1.to_owned();
+        store.put(with(item, "steps", steps)).await;
+        let shown = store.run(&["show", "payments", &key]).await.out;
+        let next = shown.lines().find(|line| line.starts_with("next: ")).unwrap();
+        for part in ["look in the system", "asks the look-up of step `refund`", "sends nothing"] {
+            assert!(next.contains(part), "{part}: {next}");
+        }
+        assert!(next.ends_with(&format!("release payments {key} --force ({again})")), "{next}");
+        let refused = store.run(&["release", "payments", &key, "--yes"]).await;
+        let error = refused.error(4);
+        for part in ["may have been sent: look in the system", "asks its look-up; after a release"]
+        {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(error.contains(again) && !error.contains("does them again"), "{error}");
+        let several = store.run(&["release", "payments", &key, "other", "--yes"]).await;
+        assert!(several.out.contains(again), "{several:?}");
+    }
+}
