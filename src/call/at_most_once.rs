@@ -115,6 +115,11 @@ impl Execution {
     /// | [`LookUp::Unknown`] | [`OutcomeUnknown`](ErrorKind::OutcomeUnknown); the execution counts as [discarded](Self::discard), so the attempt does not count, and the next call asks again |
     /// | `Err` | [`RunError::Handler`], and the next attempt asks again |
     ///
+    /// **It is at most once while the record is kept.** The note ends with the record,
+    /// [`Policy::retention`](crate::Policy::retention) after the last call with the key: by default after 24 h. The next
+    /// call then sends again. Set a retention that is longer than a client can retry, and longer than the request can be
+    /// found or disputed at the other service.
+    ///
     /// An `Err` or a panic of `send` leaves the note, as a drop and a crash do, and so does a note that is not
     /// confirmed: an execution uses the name once. The limits, the errors and the cost
     /// are those of a [step](Self::step), with one more write for the note. Names do not contain `~sent~`.

@@ -151,69 +151,101 @@ mod exactly_once {
 }
 
 mod at_most_once {
-    use std::cell::RefCell;
+    use std::{cell::RefCell, io, time::Duration, time::SystemTime};
 
-    use dynamodb_idempotency::testing::{World, every_crash};
-    use dynamodb_idempotency::{EarlierSend, ErrorKind, Execution, LookUp, RunError};
+    use dynamodb_idempotency::testing::{Process, World, every_crash};
+    use dynamodb_idempotency::{ErrorKind, Execution, LookUp, RunError};
 
+    use super::super::{assert_names, finding};
     use super::assert_on_page;
 
-    /// Takes no keys, and refunds as often as it is asked to.
-    struct Bank {
-        world: World,
-        refunds: RefCell<Vec<String>>,
-    }
-
-    impl Bank {
-        async fn refund(&self, order: &str) -> Result<String, std::io::Error> {
-            self.refunds.borrow_mut().push(order.to_owned());
-            self.world.point("refunded").await;
-            Ok("re_1".into())
-        }
-
-        async fn statement(&self, order: &str) -> Result<Option<String>, std::io::Error> {
-            self.world.point("looked up").await;
-            Ok(self.refunds.borrow().iter().any(|refund| refund == order).then(|| "re_1".into()))
-        }
-    }
-
     of_page! { SOURCE:
-        async fn refund(
-            execution: &Execution,
-            bank: &Bank,
-            order: &str,
-        ) -> Result<String, RunError<std::io::Error>> {
-            let look_up = async |_: EarlierSend| {
-                Ok(match bank.statement(order).await? {
-                    Some(id) => LookUp::Found(id),
-                    None => LookUp::Unknown,
-                })
-            };
-            execution.step_at_most_once("refund", bank.refund(order), look_up).await
+        struct Bank {
+            sent: RefCell<Vec<SystemTime>>,
+            world: World,
+        }
+
+        impl Bank {
+            async fn refund(&self) -> io::Result<String> {
+                self.sent.borrow_mut().push(self.world.now());
+                self.world.point("sent").await;
+                Ok("re_1".into())
+            }
+
+            async fn statement(&self) -> io::Result<Option<String>> {
+                let arrived = self.world.now() - Duration::from_secs(3600);
+                Ok(self.sent.borrow().iter().any(|sent| *sent <= arrived).then(|| "re_1".into()))
+            }
         }
     }
 
-    #[test]
-    fn a_bank_without_keys_refunds_once_or_the_call_says_that_it_does_not_know() {
-        let page = include_str!("../../docs/guide/third-parties.md");
-        assert_on_page(page, &["// the first request may still arrive"], SOURCE);
-        every_crash(async |world: World| {
-            let bank = Bank { world: world.clone(), refunds: RefCell::default() };
-            let answer = world.call(async |process| {
-                let operation = process.idempotency();
-                let operation = operation.operation("refund").key("order-42").no_payload();
-                operation.run(async |execution| refund(&execution, &bank, "order-42").await).await
-            });
-            let refunds = || bank.refunds.borrow().len();
-            match answer.await.map_err(RunError::flatten) {
-                Ok(id) => assert_eq!((id.as_str(), refunds()), ("re_1", 1)),
-                // A crash after the note and before the request.
-                Err(error) => {
-                    let error = error.into_handler().expect_err("the bank makes no errors");
-                    assert_eq!((error.kind(), refunds()), (ErrorKind::OutcomeUnknown, 0));
+    /// The test of the page, with its handler.
+    macro_rules! test_of_page {
+        ($source:ident: $not_found:expr) => {
+            of_page! { $source:
+                async fn refund(execution: &Execution, bank: &Bank) -> Result<String, RunError<io::Error>> {
+                    let look_up = async |_| {
+                        Ok(match bank.statement().await? {
+                            Some(id) => LookUp::Found(id),
+                            None => $not_found,
+                        })
+                    };
+                    execution.step_at_most_once("refund", bank.refund(), look_up).await
+                }
+
+                async fn refunds_at_most_once(world: World) {
+                    let bank = Bank { sent: RefCell::default(), world: world.clone() };
+                    let call = async |process: Process| {
+                        let operation = process.idempotency().operation("refunds").key("order-42").no_payload();
+                        operation.run(async |execution| refund(&execution, &bank).await).await.map_err(RunError::flatten)
+                    };
+                    if world.call(call).await.is_err() {
+                        tokio::time::sleep(Duration::from_secs(3600)).await;
+                    }
+                    let answer = world.call(call).await.map_err(|error| error.idempotency().map(|error| error.kind()));
+                    match bank.sent.borrow().len() {
+                        0 => assert_eq!(answer, Err(Some(ErrorKind::OutcomeUnknown))),
+                        sent => assert_eq!((answer, sent), (Ok("re_1".into()), 1)),
+                    }
                 }
             }
-        });
+        };
+    }
+
+    mod page {
+        use super::*;
+
+        test_of_page! { SOURCE_OF_TEST: LookUp::Unknown }
+
+        #[test]
+        fn a_bank_without_keys_refunds_once_or_the_call_says_that_it_does_not_know() {
+            let page = include_str!("../../docs/guide/third-parties.md");
+            let comments = [
+                "/// A double. A refund is on the statement an hour after it was sent.",
+                "// the first request may still arrive",
+                "// what was sent arrives",
+                "// it crashed after the note",
+            ];
+            assert_on_page(page, &comments, &[SOURCE, SOURCE_OF_TEST].concat());
+            every_crash(refunds_at_most_once);
+        }
+    }
+
+    mod defect {
+        use super::*;
+
+        test_of_page! { _SOURCE_OF_TEST: LookUp::Impossible }
+
+        #[test]
+        fn a_look_up_that_takes_a_late_request_for_a_lost_one_is_found() {
+            let report = finding(refunds_at_most_once);
+            assert_names(&report, "crash at point `sent` of attempt 1");
+            assert!(
+                report.contains("the look-up of step `refund` answered Impossible"),
+                "{report}"
+            );
+            assert!(report.contains("left: (Ok(\"re_1\"), 2)"), "{report}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Failure, Lease};
 use dynamodb_idempotency::{
-    Call, Error, ErrorKind, Idempotency, KeyedOperation, Outcome, RunError,
+    Call, CallNeedsPayload, Error, ErrorKind, Idempotency, Outcome, RunError,
 };
 use futures::FutureExt;
 
@@ -20,7 +20,7 @@ fn with_failure(idempotency: &Idempotency, failure: Failure) -> Call {
     keyed(idempotency, failure).no_payload()
 }
 
-fn keyed(idempotency: &Idempotency, failure: Failure) -> KeyedOperation {
+fn keyed(idempotency: &Idempotency, failure: Failure) -> CallNeedsPayload {
     idempotency.operation("charge").policy(|policy| policy.failure(failure)).unwrap().key("k")
 }
 

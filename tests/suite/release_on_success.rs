@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Completed, Failure, FirstRequest, InProgress, Outage};
 use dynamodb_idempotency::{
-    Abandoned, Call, Error, ErrorKind, Idempotency, KeyedOperation, Outcome, Policy, Reconciled,
+    Abandoned, Call, CallNeedsPayload, Error, ErrorKind, Idempotency, Outcome, Policy, Reconciled,
     RunError, Transaction,
 };
 
@@ -24,7 +24,7 @@ fn under(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> Ca
     keyed(idempotency, change).no_payload()
 }
 
-fn keyed(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> KeyedOperation {
+fn keyed(idempotency: &Idempotency, change: impl FnOnce(Policy) -> Policy) -> CallNeedsPayload {
     let operation = idempotency.operation("report");
     operation.policy(|policy| change(policy.completed(Completed::Release))).unwrap().key("k")
 }

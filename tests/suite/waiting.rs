@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dynamodb_idempotency::policy::{Failure, InProgress};
-use dynamodb_idempotency::{Call, ErrorKind, Idempotency, KeyedOperation, Outcome, Policy};
+use dynamodb_idempotency::{Call, CallNeedsPayload, ErrorKind, Idempotency, Outcome, Policy};
 
 use crate::support::gate::patiently;
 use crate::support::{
@@ -14,7 +14,7 @@ fn waiting(idempotency: &Idempotency, timeout: Duration) -> Call {
     keyed(idempotency, timeout).no_payload()
 }
 
-fn keyed(idempotency: &Idempotency, timeout: Duration) -> KeyedOperation {
+fn keyed(idempotency: &Idempotency, timeout: Duration) -> CallNeedsPayload {
     let wait = InProgress::Wait { timeout };
     idempotency.operation("charge").policy(|policy| policy.in_progress(wait)).unwrap().key("k")
 }

@@ -41,7 +41,6 @@ fn answer_of<T: DeserializeOwned>(
     }
     match item.get("status").and_then(|it| it.as_s().ok()).map(String::as_str) {
         Some("COMPLETED") => {}
-        // Running under the old function, or abandoned: the business has to find out.
         Some("INPROGRESS") => return Err("in progress under the old function".into()),
         status => return Err(format!("unknown status {status:?}").into()),
     }

@@ -131,6 +131,23 @@ async fn the_age_of_a_note_is_counted_by_the_stores_clock() {
     assert!((3595..=3605).contains(&age), "{age}");
 }
 
+/// Each call extends the retention, of 24 hours by default.
+#[tokio::test]
+async fn a_note_ends_with_its_record_a_retention_after_the_last_call() {
+    let (store, service) = (Store::open().await, Service::default());
+    assert!(refund(&store.idempotency(), &service, 1, LookUp::Unknown).await.is_err());
+    for hours in [23, 46] {
+        let later = store.over(&Link::later(hours * AN_HOUR));
+        let outcome = refund(&later, &service, 1, LookUp::Unknown).await;
+        assert_eq!(kind_of(outcome), ErrorKind::OutcomeUnknown);
+    }
+    assert_eq!((service.sent.count(), service.asked.count()), (1, 2));
+    let later = store.over(&Link::later(71 * AN_HOUR));
+    let outcome = refund(&later, &service, 1, LookUp::Unknown).await.unwrap();
+    assert_eq!(outcome, Outcome::Executed("refund 2".to_owned()));
+    assert_eq!(service.asked.count(), 2);
+}
+
 #[tokio::test]
 async fn without_a_confirmed_note_nothing_is_sent() {
     let (link, service) = (Link::without_retries(), Service::default());
