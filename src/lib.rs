@@ -185,7 +185,7 @@ pub use crate::from_env::{TABLE_ENV, sdk_config_loader};
 pub use crate::idempotency::Idempotency;
 #[cfg(any(feature = "event", feature = "http"))]
 pub use crate::json::JsonKey;
-pub use crate::operation::{Call, KeyedOperation, Operation, Outcome, Unset};
+pub use crate::operation::{Call, CallNeedsPayload, Operation, Outcome, Unset};
 #[cfg(feature = "admin")]
 #[doc(hidden)]
 pub use crate::ops::admin;

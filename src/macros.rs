@@ -57,7 +57,7 @@
 /// |---|---|
 /// | `scope = ..` | required: the name of the [operation](crate::Idempotency::operation) |
 /// | `key = ..` | required: the [key](crate::Operation::key), of any type that implements `Display` |
-/// | `payload = ..` | the [payload](crate::KeyedOperation::payload), by reference; or `payload_bytes = ..`, `fingerprint = ..`, or [`no_payload`](crate::KeyedOperation::no_payload), which has no value |
+/// | `payload = ..` | the [payload](crate::CallNeedsPayload::payload), by reference; or `payload_bytes = ..`, `fingerprint = ..`, or [`no_payload`](crate::CallNeedsPayload::no_payload), which has no value |
 /// | `execution = name` | the name of the [`Execution`] in the body |
 /// | `idempotency = ..` | the [`Idempotency`], such as `self.idempotency`; default: the function's argument `idempotency` |
 /// | `policy = ..`, `segment = ..` | the [`Operation`]'s [policy](crate::Operation::policy) and [segment](crate::Operation::segment) |

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, RunError, json_fault};
 use crate::fingerprint::Fingerprint;
 use crate::invocation::{MAX_RESPONSE_BYTES, check_concurrency};
 use crate::json_event::JsonEvent;
-use crate::operation::{CallConfig, KeyedOperation};
+use crate::operation::{CallConfig, CallNeedsPayload};
 use crate::policy::Policy;
 
 /// An idempotent handler of events.
@@ -162,7 +162,7 @@ where
             let most = &mut Arc::make_mut(&mut calls.policy).max_answer_bytes;
             *most = (*most).min(MAX_RESPONSE_BYTES);
             let deadline = calls.core().table.clock.deadline(context.deadline());
-            let call = KeyedOperation::new(calls, key).fingerprint(fingerprint).ends(deadline);
+            let call = CallNeedsPayload::new(calls, key).fingerprint(fingerprint).ends(deadline);
             call.run(|execution| handler(LambdaEvent::new(payload, context), execution)).await
         })
     }

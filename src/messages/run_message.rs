@@ -20,7 +20,7 @@ use crate::call::user_code;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, RunError};
 use crate::fingerprint::Fingerprint;
-use crate::operation::KeyedOperation;
+use crate::operation::CallNeedsPayload;
 
 /// A message and its fingerprint, which is missing if the message runs without a record.
 pub(super) type Prepared<R> = Result<(Message<R>, Option<Fingerprint>), Rejected>;
@@ -110,7 +110,7 @@ where
             },
             Ok((message, Some(fingerprint))) => {
                 let key = message.key.clone().unwrap_or_default();
-                let call = KeyedOperation::new(consumer.calls.clone(), key);
+                let call = CallNeedsPayload::new(consumer.calls.clone(), key);
                 let call = call.fingerprint(fingerprint).ends(deadline);
                 let clock = &consumer.calls.core().table.clock;
                 let run = call.run(async |execution| {

@@ -28,8 +28,8 @@ use crate::fingerprint::{self, Fingerprint};
 use crate::idempotency::Idempotency;
 use crate::policy::Failure;
 
-/// A call of an operation, before it runs. [`KeyedOperation::payload`](crate::KeyedOperation::payload) and
-/// [`no_payload`](crate::KeyedOperation::no_payload) create it.
+/// A call of an operation, before it runs. [`CallNeedsPayload::payload`](crate::CallNeedsPayload::payload) and
+/// [`no_payload`](crate::CallNeedsPayload::no_payload) create it.
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {

@@ -3,14 +3,14 @@
 mod answer;
 mod call;
 mod config;
-mod keyed;
+mod needs_payload;
 mod outcome;
 mod transaction;
 mod typed;
 
 pub use self::call::Call;
 pub(crate) use self::config::CallConfig;
-pub use self::keyed::KeyedOperation;
+pub use self::needs_payload::CallNeedsPayload;
 pub use self::outcome::Outcome;
 pub use self::typed::Unset;
 use crate::error::Error;
@@ -21,7 +21,7 @@ use crate::store::key::Scope;
 /// The scope and policy of an operation. [`Idempotency::operation`] creates it.
 ///
 /// Create it once and clone it, or create it for each call. With a [`key`](Self::key) and a
-/// [payload](KeyedOperation::payload) it becomes a [`Call`], and only a `Call` runs:
+/// [payload](CallNeedsPayload::payload) it becomes a [`Call`], and only a `Call` runs:
 ///
 /// ```
 /// # doc_examples::run(async |_, idempotency| {
@@ -50,7 +50,7 @@ pub struct Operation {
 
 impl Idempotency {
     /// Starts an operation under `scope`. With a [`key`](Operation::key) and a
-    /// [payload](KeyedOperation::payload) it becomes a [`Call`], which you run.
+    /// [payload](CallNeedsPayload::payload) it becomes a [`Call`], which you run.
     ///
     /// A string is one segment; [`Scope`] builds longer scopes. Operations with different scopes
     /// share no record, whatever their keys.
@@ -79,8 +79,8 @@ impl Operation {
     /// let call = charge.key("order-42").payload(&1200);
     /// # Ok(()) });
     /// ```
-    pub fn key(&self, key: impl Into<String>) -> KeyedOperation {
-        KeyedOperation::new(self.config.clone(), key.into())
+    pub fn key(&self, key: impl Into<String>) -> CallNeedsPayload {
+        CallNeedsPayload::new(self.config.clone(), key.into())
     }
 
     /// Adds a segment to the scope, such as a version or a region. For a customer, use

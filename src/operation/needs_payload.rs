@@ -8,7 +8,9 @@ use super::call::Call;
 use super::config::CallConfig;
 use crate::fingerprint::Fingerprint;
 
-/// An operation with a key, before it has its payload. [`Operation::key`](crate::Operation::key) creates it.
+/// A call that has a key and does not run before it has a payload. [`Operation::key`](crate::Operation::key) creates
+/// it. If the compiler finds no method `run` here, call [`payload`](Self::payload) or [`no_payload`](Self::no_payload)
+/// first.
 ///
 /// Set the [`payload`](Self::payload): whatever decides the effect. A different request with the same key is
 /// then a [`Mismatch`](crate::ErrorKind::Mismatch). If the key alone identifies the request, say
@@ -42,14 +44,14 @@ use crate::fingerprint::Fingerprint;
 /// ```
 #[derive(Clone, derive_more::Debug)]
 // Without the key, which may be personal data.
-#[debug("KeyedOperation {{ config: {config:?}, .. }}")]
+#[debug("CallNeedsPayload {{ config: {config:?}, .. }}")]
 #[must_use = "give it a payload, or say `no_payload()`"]
-pub struct KeyedOperation {
+pub struct CallNeedsPayload {
     config: CallConfig,
     key: String,
 }
 
-impl KeyedOperation {
+impl CallNeedsPayload {
     pub(crate) fn new(config: CallConfig, key: String) -> Self {
         Self { config, key }
     }
@@ -119,7 +121,7 @@ mod tests {
     use crate::idempotency::Idempotency;
 
     #[test]
-    fn a_keyed_operation_is_shown_without_its_key() {
+    fn a_call_without_a_payload_is_shown_without_its_key() {
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(aws_sdk_dynamodb::config::BehaviorVersion::latest())
             .build();

@@ -224,7 +224,6 @@ fn a_name_is_not_empty() {
     let reason = "`` is no name of an attribute or member";
     assert_eq!(fault(orders().add("o", "", 1)), reason);
     assert_eq!(fault(orders().check_equals("o", "", "open")), reason);
-    assert_eq!(fault(Table::new("orders", "").check_exists("o")), reason);
     assert_eq!(fault_of(json!([{"": 1}])), "`value[0].` is no name of an attribute or member");
 }
 

@@ -31,7 +31,7 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// its fingerprint, attempt and start, and unless it is completed, its [steps](Self::step). A new record belongs
 /// to the request that [`payload`](Self::payload), `request` (feature `http`) or
 /// [`fingerprint`](Self::fingerprint) sets, and otherwise to a call with
-/// [`no_payload`](crate::KeyedOperation::no_payload).
+/// [`no_payload`](crate::CallNeedsPayload::no_payload).
 ///
 /// The key is written verbatim, so this type does not work with
 /// [`KeyForm::Sha256`](crate::policy::KeyForm::Sha256).
@@ -64,7 +64,7 @@ impl<'a> SandboxRecord<'a> {
         Self { sandbox, scope, key, fingerprint: Ok(None), steps: Vec::new() }
     }
 
-    /// Sets the request by its payload, like [`KeyedOperation::payload`](crate::KeyedOperation::payload).
+    /// Sets the request by its payload, like [`CallNeedsPayload::payload`](crate::CallNeedsPayload::payload).
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {

@@ -71,7 +71,7 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
 /// The argument that has no value.
 const NO_PAYLOAD: &str = "no_payload";
 
-/// The arguments of which a call has exactly one: the methods of `KeyedOperation`.
+/// The arguments of which a call has exactly one: the methods of `CallNeedsPayload`.
 const PAYLOADS: [&str; 4] = ["payload", "payload_bytes", "fingerprint", NO_PAYLOAD];
 
 const PAYLOAD_MISSING: &str = "`payload = ..` is missing: add it, or `no_payload` if the key alone identifies \
@@ -99,7 +99,7 @@ fn at(written: &impl Spanned) -> Span {
 struct Arguments {
     scope: Expr,
     key: Expr,
-    /// The method of `KeyedOperation`.
+    /// The method of `CallNeedsPayload`.
     payload: TokenStream,
     idempotency: Option<Expr>,
     execution: Option<Ident>,

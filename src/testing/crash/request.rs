@@ -232,14 +232,6 @@ mod tests {
             (
                 "UpdateItem",
                 update(
-                    json!({"#owner": "owner", "#status": "status"}),
-                    json!({":status": {"S": "COMPLETED"}}),
-                ),
-                "stored the answer",
-            ),
-            (
-                "UpdateItem",
-                update(
                     json!({"#owner": "owner"}),
                     json!({":steps": {"M": {"charge": {"S": "1"}}}}),
                 ),
