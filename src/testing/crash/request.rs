@@ -130,12 +130,10 @@ fn update(body: &Value, stored: impl FnOnce() -> Value) -> Option<String> {
     let what = match text(values, ":status") {
         Some("PENDING") if condition.contains("#lease_expires_at") => "the takeover of the key",
         Some("PENDING") if requires("FAILED") => "the acquisition of the key after a failure",
-        Some("PENDING") => UNDO,
-        Some("FAILED") if restores(values, &stored()) => UNDO,
-        Some("FAILED") => FAILURE,
+        Some("FAILED") if !restores(values, &stored()) => FAILURE,
         // A release requires that there are no steps, or removes them.
         Some("RELEASED") if names.get("#steps").is_some() => RELEASE,
-        Some("RELEASED") => UNDO,
+        Some("PENDING" | "FAILED" | "RELEASED") => UNDO,
         Some(_) => return None,
         None if values.get(":owner").is_some() => {
             "a new version, so that an earlier write is rejected"
