@@ -56,6 +56,11 @@ impl Name {
         admin.key_hash(&self.scope, &self.key, self.form)
     }
 
+    /// The item of the key for programs, if it exists, whatever it is.
+    pub(crate) async fn raw(&self, admin: Admin<'_>) -> Result<Option<Value>, Error> {
+        admin.raw(&self.scope, &self.key, self.form).await
+    }
+
     /// The record, if it exists.
     pub(crate) async fn record(&self, admin: Admin<'_>) -> Result<Option<StoredRecord>, Error> {
         admin.record(&self.scope, &self.key, self.form).await
@@ -92,22 +97,48 @@ pub(crate) async fn absent(admin: Admin<'_>, name: &Name) -> String {
 
 /// Fails if the scope, with those below it, has no record, and other scopes have some.
 pub(crate) async fn known_scope(admin: Admin<'_>, scope: &Scope) -> Result<(), Failure> {
+    let Some(Others { scopes, are_all }) = others(admin, scope).await else { return Ok(()) };
+    if are_all {
+        let scope = plain(scope.as_str());
+        return Err(Failure::Absent(format!("there is no record of scope `{scope}`; {scopes}")));
+    }
+    // The scope may be in the rest of the table.
+    is_right(scope, &scopes);
+    Ok(())
+}
+
+/// Asks whether the scope is the right one, if it has no record in the first megabyte of the table, and
+/// others have some.
+pub(crate) async fn question_scope(admin: Admin<'_>, scope: &Scope) {
+    if let Some(Others { scopes, .. }) = others(admin, scope).await {
+        is_right(scope, &scopes);
+    }
+}
+
+fn is_right(scope: &Scope, others: &str) {
+    let scope = plain(scope.as_str());
+    output::remark(format_args!("is `{scope}` the right scope? {others}"));
+}
+
+/// The scopes in the first megabyte of a table, of which the requested one is none.
+struct Others {
+    /// The nearest, in words.
+    scopes: String,
+    /// Whether there is no more of the table.
+    are_all: bool,
+}
+
+async fn others(admin: Admin<'_>, scope: &Scope) -> Option<Others> {
     let below = format!("{}/", scope.as_str());
-    let Ok(page) = admin.page(0, 1, Select::All, None).await else { return Ok(()) };
-    let is_whole = page.next.is_none();
+    let page = admin.page(0, 1, Select::All, None).await.ok()?;
     let scopes: BTreeSet<_> = page.records.into_iter().map(|record| record.scope).collect();
     let is_known = |found: &String| found == scope.as_str() || found.starts_with(&below);
     if scopes.is_empty() || scopes.iter().any(is_known) {
-        return Ok(());
+        return None;
     }
-    let scope = plain(scope.as_str());
-    let message = format!("scopes that exist: {}", nearest(&scope, scopes).join(", "));
-    if is_whole {
-        return Err(Failure::Absent(format!("there is no record of scope `{scope}`; {message}")));
-    }
-    // The scope may be in the rest of the table.
-    output::remark(format_args!("is `{scope}` the right scope? {message}"));
-    Ok(())
+    let nearest = nearest(&plain(scope.as_str()), scopes).join(", ");
+    let scopes = format!("scopes that exist: {nearest}");
+    Some(Others { scopes, are_all: page.next.is_none() })
 }
 
 /// The scopes in the first megabyte of the table: one request.

@@ -137,6 +137,23 @@ impl<'a> Admin<'a> {
         Ok(Some(record))
     }
 
+    /// Reads the item of a key, also one that is not a record, in DynamoDB's JSON.
+    ///
+    /// # Errors
+    /// Those of [`record`](Self::record), except for `UnknownRecord`.
+    #[doc(hidden)]
+    pub async fn raw(
+        &self,
+        scope: &Scope,
+        key: &str,
+        form: KeyForm,
+    ) -> Result<Option<serde_json::Value>, Error> {
+        let table = self.table();
+        let key = RecordKey::new(scope, key, form, table.schema.max_key_bytes())?;
+        let reply = table.read(&key, Consistency::Strong, table.request_timeout).await;
+        Ok(reply.outcome?.as_ref().map(json::item))
+    }
+
     /// Returns the form of a key in log lines: [`hashed_key`](crate::signals::hashed_key).
     ///
     /// # Errors

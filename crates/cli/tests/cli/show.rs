@@ -298,3 +298,24 @@ async fn a_result_of_a_step_in_an_item_of_its_own_is_shown() {
         (&json!(1), &json!(0))
     );
 }
+
+/// For who has to delete it, or to put it right.
+#[tokio::test]
+async fn an_item_that_cannot_be_read_is_printed_for_programs() {
+    let store = Store::open().await;
+    let mut formless = completed("payments#k");
+    formless.remove("format");
+    for (item, status) in
+        [(formless, "unreadable"), (with(completed("payments#k"), "format", n(9)), "newer")]
+    {
+        store.put(item).await;
+        let shown = store.run(&["--json", "show", "payments", "k"]).await;
+        assert_eq!(shown.code, 1, "{shown:?}");
+        let document = shown.json();
+        assert_eq!((&document["status"], &document["key"]), (&status.into(), &"k".into()));
+        assert_eq!(document["item"]["pk"]["S"], "payments#k", "{document}");
+        assert_eq!(document["item"]["owner"]["S"], "0".repeat(32), "{document}");
+        let text = store.run(&["show", "payments", "k"]).await;
+        assert!(text.error(1).contains("`show --json` prints the item"), "{text:?}");
+    }
+}
