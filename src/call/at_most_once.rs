@@ -163,7 +163,8 @@ impl Execution {
                     self.discard();
                     let (operation, attempt) = (self.operation(), earlier.attempt);
                     tracing::warn!(
-                        operation, attempt,
+                        operation,
+                        attempt,
                         "an earlier attempt may have sent a request, and the look-up could not tell: nothing was sent"
                     );
                     let message = format!(

@@ -2,7 +2,7 @@
 //! request and one with its outcome.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -27,8 +27,11 @@ impl AuditLog {
     /// Opened before anything is written to the table: no write must happen that leaves no line.
     pub(crate) fn open(audit: Audit, table: &str) -> Result<Self, Failure> {
         let open = |path: PathBuf| {
-            let opened = OpenOptions::new().create(true).append(true).open(&path);
-            opened.map_err(|error| {
+            let mut options = OpenOptions::new();
+            let options = options.create(true).append(true);
+            let opened = options.clone().read(true).open(&path);
+            // A log that may not be read is only written to.
+            opened.or_else(|_| options.open(&path)).map_err(|error| {
                 Failure::Other(format!("the audit log {}: {error}", path.display()))
             })
         };
@@ -87,10 +90,19 @@ impl AuditLog {
         // In one write, so that lines of several programs do not mix.
         let line = format!("{line}\n");
         match self.file.as_ref() {
+            Some(mut file) if is_torn(file) => file.write_all(format!("\n{line}").as_bytes()),
             Some(mut file) => file.write_all(line.as_bytes()),
             None => std::io::stderr().write_all(line.as_bytes()),
         }
     }
+}
+
+/// Whether the last line has no end, as after a write to a full disk. False for what has no places, such
+/// as a pipe, or may not be read. Reading does not change where a line is appended.
+fn is_torn(mut file: &File) -> bool {
+    let mut last = [0];
+    let read = file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last));
+    read.is_ok() && last != *b"\n"
 }
 
 fn nothing_written(error: &std::io::Error) -> Failure {

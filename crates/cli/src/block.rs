@@ -10,11 +10,16 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::audit::AuditLog;
-use crate::failure::Failure;
+use crate::failure::{Failure, named};
+use crate::keys::NotDone;
 use crate::record::Name;
 use crate::release::agreed;
 use crate::words::{count, plain, span};
-use crate::{output, record};
+use crate::{interrupt, output, record};
+
+/// Printed when the signal comes.
+const INTERRUPTED: &str = "interrupted: the keys in flight are finished first. To block the others, run the same command again. \
+                           A second interrupt ends the program at once";
 
 /// How many keys are written at once.
 const AT_ONCE: usize = 16;
@@ -41,21 +46,29 @@ pub(crate) async fn run(
     if json && !yes {
         return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
     }
-    let keys = if keys.is_empty() { typed()? } else { keys };
+    let keys = if keys.is_empty() { typed().await? } else { keys };
+    record::question_scope(admin, &scope).await;
     let number = count(keys.len() as u64, "key", "keys");
     let notes = [format!("Until {} from now, no request with them runs.", span(lasts))];
     let question = format!("Block {number} of `{}`?", plain(scope.as_str()));
-    if !yes && !agreed(&notes, &question)? {
+    if !yes && !agreed(&notes, &question).await? {
         let message = "the block was not confirmed, so nothing was written";
         return Err(Failure::Refused(message.to_owned()));
     }
+    interrupt::finish_first(INTERRUPTED);
     let names: Vec<_> = keys.into_iter().map(|key| Name::new(scope.clone(), key, sha256)).collect();
-    let (mut blocked, mut replaced, mut existing, mut failed) =
-        (0_u64, Vec::new(), Vec::new(), None);
+    let (mut blocked, mut replaced, mut existing) = (0_u64, Vec::new(), Vec::new());
+    let mut not_done = NotDone::default();
     for some in names.chunks(AT_ONCE) {
-        for result in
-            join_all(some.iter().map(|name| one(admin, name, (lasts, force), audit))).await
-        {
+        if interrupt::has_come() {
+            not_done.stop(Failure::Interrupted);
+        }
+        if not_done.is_stopped() {
+            some.iter().for_each(|name| not_done.untried(name.scope.as_str(), &name.key));
+            continue;
+        }
+        let ended = join_all(some.iter().map(|name| one(admin, name, (lasts, force), audit))).await;
+        for (name, (result, concluded)) in some.iter().zip(ended) {
             match result {
                 Ok(Blocked::Written) => blocked += 1,
                 Ok(Blocked::Replaced(record)) => {
@@ -63,28 +76,33 @@ pub(crate) async fn run(
                     replaced.push(record);
                 }
                 Ok(Blocked::Exists(record)) => existing.push(record),
-                Err(failure) => failed = Some(failure),
+                Err(failure) => not_done.failed(name.scope.as_str(), &name.key, failure),
             }
-        }
-        if failed.is_some() {
-            break;
+            if let Err(failure) = concluded {
+                not_done.stop(failure);
+            }
         }
     }
     if json {
         let summaries = |records: &[Box<StoredRecord>]| {
             records.iter().map(|record| record::summary(record)).collect::<Vec<_>>()
         };
-        output::document(json!({
+        let mut document = json!({
             "blocked": blocked,
             "replaced": summaries(&replaced),
             "existing": summaries(&existing),
-        }))?;
+        });
+        not_done.document(&mut document);
+        output::document(document)?;
     } else {
         for (records, verb) in [(&replaced, "had"), (&existing, "has")] {
             for record in records {
-                let pk = plain(&format!("{}#{}", record.scope, record.key));
-                output::line(format!("`{pk}` {verb} a record: {}", record::state(record)))?;
+                let name = named(&record.scope, &record.key);
+                output::line(format!("{name} {verb} a record: {}", record::state(record)))?;
             }
+        }
+        for line in not_done.lines("blocked") {
+            output::line(line)?;
         }
         let keys = count(blocked, "key is", "keys are");
         let replaced = match replaced.len() {
@@ -93,10 +111,8 @@ pub(crate) async fn run(
         };
         output::line(format!("{keys} blocked{replaced}, {} had a record", existing.len()))?;
     }
-    if let Some(failure) = failed {
-        // A second run finds what the first one has blocked.
-        return Err(failure);
-    }
+    // A second run finds what the first one has blocked.
+    not_done.end(names.len(), "blocked")?;
     match existing.iter().filter(|record| !is_protected(record)).count() {
         0 => Ok(ExitCode::SUCCESS),
         number => {
@@ -110,15 +126,21 @@ pub(crate) async fn run(
     }
 }
 
-/// Blocks a key, between its two audit lines.
+/// Blocks a key, between its two audit lines. Returns its outcome, and the failure of the second line.
 async fn one(
     admin: Admin<'_>,
     name: &Name,
     (lasts, force): (Duration, bool),
     audit: &AuditLog,
-) -> Result<Blocked, Failure> {
-    let (scope, key_hash) = (name.scope.as_str(), name.key_hash(admin)?);
-    audit.intend_block(scope, &key_hash)?;
+) -> (Result<Blocked, Failure>, Result<(), Failure>) {
+    let scope = name.scope.as_str();
+    let key_hash = match name.key_hash(admin) {
+        Ok(key_hash) => key_hash,
+        Err(error) => return (Err(error.into()), Ok(())),
+    };
+    if let Err(failure) = audit.intend_block(scope, &key_hash) {
+        return (Err(failure), Ok(()));
+    }
     let result = name.block(admin, lasts, force).await;
     let outcome = match &result {
         Ok(Blocked::Written) => "blocked",
@@ -127,8 +149,9 @@ async fn one(
         Err(error) if error.kind() == ErrorKind::OutcomeUnknown => "unknown",
         Err(_) => "failed",
     };
-    audit.conclude_block(outcome, scope, &key_hash)?;
-    Ok(result?)
+    let concluded = audit.conclude_block(outcome, scope, &key_hash);
+    let concluded = concluded.map_err(|failure| failure.of(scope, &name.key));
+    (result.map_err(Failure::from), concluded)
 }
 
 /// Whether no request of the record's key runs while it exists.
@@ -140,13 +163,14 @@ fn is_protected(record: &StoredRecord) -> bool {
 }
 
 /// The keys on standard input, one on each line.
-fn typed() -> Result<Vec<String>, Failure> {
+async fn typed() -> Result<Vec<String>, Failure> {
     let input = std::io::stdin();
     if input.is_terminal() {
         let message = "name the keys, or pass them on standard input, one on each line";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let lines = input.lock().lines().collect::<Result<Vec<_>, _>>()?;
+    let read = move || input.lock().lines().collect::<Result<Vec<_>, _>>();
+    let lines = interrupt::blocking(read).await??;
     let has_spaces = |line: &String| line.trim() != line;
     if let Some(number) = lines.iter().position(has_spaces) {
         let message = format!(

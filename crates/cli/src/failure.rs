@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Other(String),
     /// A scan stopped before its end.
     Stopped { cause: Box<Failure>, resume: Resume },
+    /// Some of several keys failed, for this cause. The message contains it.
+    OfKeys { cause: Box<Failure>, message: String },
 }
 
 /// The exit code for an invalid command line; clap uses the same.
@@ -49,13 +51,36 @@ impl Failure {
             Self::TimeUp(_) => (7, "time_up"),
             // As of a program that the signal ends.
             Self::Interrupted => (130, "interrupted"),
-            Self::Stopped { cause, .. } => cause.code(),
+            Self::Stopped { cause, .. } | Self::OfKeys { cause, .. } => cause.code(),
             Self::Crate(error) => match error.kind() {
                 ErrorKind::InvalidInput => (USAGE, "usage"),
                 ErrorKind::Unavailable | ErrorKind::OutcomeUnknown => (6, "unavailable"),
                 _ => (1, "wrong"),
             },
         }
+    }
+
+    /// Whether the cause is the record or the key alone, so that other keys need not fail too.
+    pub(crate) fn is_of_one_key(&self) -> bool {
+        use ErrorKind::{InvalidInput, NewerRecord, UnknownRecord};
+        let Self::Crate(error) = self else { return false };
+        matches!(error.kind(), InvalidInput | NewerRecord | UnknownRecord)
+    }
+
+    /// Whether a write may have been applied.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Crate(error) if error.is_outcome_unknown())
+    }
+
+    /// This failure, with the key that it is of.
+    pub(crate) fn of(self, scope: &str, key: &str) -> Self {
+        self.of_item(&format!("{scope}#{key}"))
+    }
+
+    /// As [`of`](Self::of), with the key in its stored form.
+    pub(crate) fn of_item(self, pk: &str) -> Self {
+        let message = format!("`{}`: {self}", plain(pk));
+        Self::OfKeys { cause: Box::new(self), message }
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -105,11 +130,17 @@ impl fmt::Display for Failure {
             | Self::TimeUp(message)
             | Self::Other(message) => f.write_str(&plain(message)),
             Self::Interrupted => f.write_str("interrupted"),
+            Self::OfKeys { message, .. } => f.write_str(message),
             Self::Stopped { cause, resume } => {
                 write!(f, "{cause}; continue with --resume {resume}")
             }
         }
     }
+}
+
+/// A key as messages have it.
+pub(crate) fn named(scope: &str, key: &str) -> String {
+    format!("`{}`", plain(&format!("{scope}#{key}")))
 }
 
 /// The last error in the source chain.

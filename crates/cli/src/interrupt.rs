@@ -1,44 +1,84 @@
-//! Ctrl-C and SIGTERM: the work ends where it is and says how to continue. A second one ends the program.
+//! Ctrl-C and SIGTERM, for all commands: a command ends at once, unless it has to finish something first.
+//! A second signal ends the program.
 
 use std::io::IsTerminal;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
+use crate::failure::Failure;
 use crate::output;
 
-/// Printed when the signal comes.
-static MESSAGE: Mutex<&str> = Mutex::new("");
+/// Printed when the signal comes. Without it, the command ends at once.
+static MESSAGE: Mutex<Option<&str>> = Mutex::new(None);
 static HAS_COME: AtomicBool = AtomicBool::new(false);
 static COME: Notify = Notify::const_new();
+static ENDS: Notify = Notify::const_new();
 
 /// The exit code of a program that SIGINT ends.
 const CODE: i32 = 130;
 
-/// Replaces the default, which ends the program at once, from here on. When the signal comes, `message` is
-/// printed at once: the work may take a while to stop. A later call replaces the message.
-pub(crate) fn listen(message: &'static str) {
-    static LISTENING: Once = Once::new();
-    *MESSAGE.lock().unwrap_or_else(PoisonError::into_inner) = message;
-    LISTENING.call_once(|| {
-        drop(tokio::spawn(async {
-            // Where signals are not available, the default stays.
-            if signal().await.is_ok() {
-                if std::io::stderr().is_terminal() {
-                    // The cursor is behind `^C`, and may be behind a progress bar.
-                    output::note("");
-                }
-                output::remark(*MESSAGE.lock().unwrap_or_else(PoisonError::into_inner));
-                HAS_COME.store(true, Ordering::Relaxed);
-                COME.notify_waiters();
-                if signal().await.is_ok() {
-                    std::process::exit(CODE);
-                }
-            }
-        }));
-    });
+/// Runs a command. A signal ends it as [`Failure::Interrupted`]: at once, or after what is to be
+/// [finished first](finish_first).
+pub(crate) async fn stoppable<T>(
+    command: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    drop(tokio::spawn(listen()));
+    tokio::select! {
+        ended = command => ended,
+        () = ENDS.notified() => Err(Failure::Interrupted),
+    }
+}
+
+/// Replaces the default, which ends the program without a word.
+async fn listen() {
+    // Where signals are not available, the default stays.
+    if signal().await.is_err() {
+        return;
+    }
+    if std::io::stderr().is_terminal() {
+        // The cursor is behind `^C`, and may be behind a progress bar.
+        output::note("");
+    }
+    match *message() {
+        Some(message) => {
+            output::remark(message);
+            HAS_COME.store(true, Ordering::Relaxed);
+            COME.notify_waiters();
+        }
+        None => ENDS.notify_one(),
+    }
+    if signal().await.is_ok() {
+        std::process::exit(CODE);
+    }
+}
+
+fn message() -> MutexGuard<'static, Option<&'static str>> {
+    MESSAGE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on the command finishes its requests in flight when the signal comes, and asks
+/// [`has_come`]. `message` is printed at once, because that may take a while.
+pub(crate) fn finish_first(text: &'static str) {
+    *message() = Some(text);
+}
+
+/// From here on a signal ends the command at once. Fails if it has come before.
+pub(crate) fn end_at_once() -> Result<(), Failure> {
+    *message() = None;
+    if has_come() { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// Awaits a read that blocks its thread. A signal does not wait for it.
+pub(crate) async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || drop(sender.send(read())));
+    let failed = |_| Failure::Other("a defect of this program: a thread has failed".to_owned());
+    receiver.await.map_err(failed)
 }
 
 #[cfg(unix)]

@@ -12,6 +12,7 @@ mod failure;
 mod find;
 mod hints;
 mod interrupt;
+mod keys;
 mod manual;
 mod output;
 mod record;
@@ -50,7 +51,7 @@ async fn main() -> ExitCode {
     if json {
         output::use_json();
     }
-    match run(cli).await {
+    match interrupt::stoppable(run(cli)).await {
         Ok(code) => code,
         Err(failure) => {
             if json {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::args::{Consent, Scan, Which};
 use crate::audit::AuditLog;
-use crate::failure::Failure;
+use crate::failure::{Failure, named};
+use crate::keys::NotDone;
 use crate::record::Name;
 use crate::stuck::{self, Found};
 use crate::words::{count, plain};
@@ -37,7 +38,7 @@ pub(crate) async fn run(
         return Err(Failure::Refused(format!("{warnings}; nothing was written: --force does it")));
     }
     let notes: Vec<_> = warnings.into_iter().chain(abandoned(&record)).collect();
-    if !consent.yes && !agreed(&notes, RELEASE_ONE)? {
+    if !consent.yes && !agreed(&notes, RELEASE_ONE).await? {
         let message = "the release was not confirmed, so nothing was written";
         return Err(Failure::Refused(message.to_owned()));
     }
@@ -45,7 +46,7 @@ pub(crate) async fn run(
 }
 
 /// Printed when the signal comes.
-const INTERRUPTED: &str = "interrupted: the release in flight is finished first. To release the other records, run the same command \
+const INTERRUPTED: &str = "interrupted: the release in flight is finished first. To release other records, run the same command \
                            again. A second interrupt ends the program at once";
 
 const RELEASE_ONE: &str = "Release this record?";
@@ -67,22 +68,27 @@ pub(crate) async fn keys(
 ) -> Result<ExitCode, Failure> {
     can_ask(consent, json)?;
     let (mut records, mut absent) = (Vec::new(), Vec::new());
+    let mut unreadable = NotDone::default();
     for name in names {
-        match name.record(admin).await? {
-            Some(record) => records.push(record),
-            None => absent.push(record::no_record(name)),
+        match name.record(admin).await.map_err(Failure::from) {
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => absent.push(record::no_record(name)),
+            Err(failure) if failure.is_of_one_key() => {
+                unreadable.failed(name.scope.as_str(), &name.key, failure);
+            }
+            Err(failure) => return Err(failure.of(name.scope.as_str(), &name.key)),
         }
     }
-    let done = several(admin, &records, consent, audit, json).await?;
+    let done = several(admin, &records, unreadable, consent, audit, json).await?;
     if json {
-        output::document(json!({"releases": done.documents, "absent": absent}))?;
+        output::document(done.document("absent", json!(absent)))?;
     } else {
         for message in &absent {
             output::line(plain(message))?;
         }
-        output::line(done.text())?;
+        done.print()?;
     }
-    done.end()?;
+    done.end(names.len())?;
     match &absent[..] {
         [] => Ok(ExitCode::SUCCESS),
         [one] => Err(Failure::Absent(one.clone())),
@@ -106,15 +112,15 @@ pub(crate) async fn stuck(
     if !json {
         output::line(stuck::text_of(&read))?;
     }
-    let done = several(idempotency.admin(), &stuck, consent, audit, json).await?;
+    let none = NotDone::default();
+    let done = several(idempotency.admin(), &stuck, none, consent, audit, json).await?;
     if json {
-        let read = stuck::document(&read);
-        output::document(json!({"releases": done.documents, "read": read}))?;
+        output::document(done.document("read", stuck::document(&read)))?;
     } else {
-        output::line(done.text())?;
+        done.print()?;
     }
     stuck::report(&left_out, json);
-    done.end()?;
+    done.end(stuck.len())?;
     if stuck.is_empty() {
         stuck::known_scope(idempotency, options, &read).await?;
     }
@@ -127,7 +133,7 @@ struct Done {
     /// By the outcome of an audit line, and `refused` for a record that needs `--force`.
     counts: BTreeMap<&'static str, u64>,
     documents: Vec<Value>,
-    failed: Option<Failure>,
+    not_done: NotDone,
 }
 
 impl Done {
@@ -138,6 +144,20 @@ impl Done {
         self.documents.push(document);
     }
 
+    /// For programs, with one member more.
+    fn document(&self, name: &str, value: Value) -> Value {
+        let mut document = json!({"releases": self.documents, name: value});
+        self.not_done.document(&mut document);
+        document
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        for line in self.not_done.lines("released") {
+            output::line(line)?;
+        }
+        output::line(self.text())
+    }
+
     fn text(&self) -> String {
         let counts = self.counts.iter().map(|(outcome, number)| format!("{number} {outcome}"));
         let counts = counts.collect::<Vec<_>>().join(", ");
@@ -145,12 +165,10 @@ impl Done {
     }
 
     /// The failure for the exit code, after the counts are printed.
-    fn end(self) -> Result<(), Failure> {
+    fn end(self, asked: usize) -> Result<(), Failure> {
         let number = |outcome| self.counts.get(outcome).copied().unwrap_or(0);
         let (refused, changed) = (number("refused"), number("changed"));
-        if let Some(failed) = self.failed {
-            return Err(failed);
-        }
+        self.not_done.end(asked, "released")?;
         if refused > 0 {
             let records = count(refused, "record is", "records are");
             let message = format!(
@@ -167,23 +185,24 @@ impl Done {
     }
 }
 
-/// Shows the records, asks once, and releases each that has not changed since. After a failure, the
-/// rest stays as it is.
+/// Shows the records, asks once, and releases each that has not changed since. After a failure that is
+/// not of one key, the rest stays as it is.
 async fn several(
     admin: Admin<'_>,
     records: &[StoredRecord],
+    not_done: NotDone,
     consent: Consent,
     audit: &AuditLog,
     json: bool,
 ) -> Result<Done, Failure> {
-    let mut done = Done::default();
+    let mut done = Done { not_done, ..Done::default() };
     let (safe, dangerous): (Vec<_>, Vec<_>) =
         records.iter().partition(|record| consent.force || record.dangers().is_empty());
     if !json {
         output::print(stuck::text(records))?;
         for record in &dangerous {
-            let pk = plain(&format!("{}#{}", record.scope, record.key));
-            output::line(format!("left out: `{pk}`: {}", record::warnings(record).join("; ")))?;
+            let name = named(&record.scope, &record.key);
+            output::line(format!("left out: {name}: {}", record::warnings(record).join("; ")))?;
         }
     }
     for record in dangerous {
@@ -198,27 +217,31 @@ async fn several(
         "The next request of each key runs the operation again.".to_owned(),
     ];
     let records = count(safe.len() as u64, "record", "records");
-    if !consent.yes && !agreed(&notes, &format!("Release {records}?"))? {
+    if !consent.yes && !agreed(&notes, &format!("Release {records}?")).await? {
         let message = "the release was not confirmed, so nothing was written";
         return Err(Failure::Refused(message.to_owned()));
     }
-    interrupt::listen(INTERRUPTED);
+    interrupt::finish_first(INTERRUPTED);
     for record in safe {
-        let released = if interrupt::has_come() {
-            Err(Failure::Interrupted)
-        } else {
-            release(admin, record, consent, audit).await
-        };
-        match released {
-            Ok((outcome, _)) => done.add(outcome, record),
-            Err(failure) => {
-                if matches!(&failure, Failure::Crate(error) if error.is_outcome_unknown()) {
-                    done.add("unknown", record);
-                }
-                // The records that are left are still listed by the same command.
-                done.failed = Some(failure);
-                break;
+        if interrupt::has_come() {
+            done.not_done.stop(Failure::Interrupted);
+        }
+        // The records that are left are still listed by the same command.
+        if done.not_done.is_stopped() {
+            done.not_done.untried(&record.scope, &record.key);
+            continue;
+        }
+        let ended = release(admin, record, consent, audit).await;
+        match ended.released {
+            Ok(_) => done.add(ended.outcome, record),
+            Err(failure) if ended.outcome == UNKNOWN => {
+                done.add(UNKNOWN, record);
+                done.not_done.stop(failure.of(&record.scope, &record.key));
             }
+            Err(failure) => done.not_done.failed(&record.scope, &record.key, failure),
+        }
+        if let Err(failure) = ended.audit {
+            done.not_done.stop(failure);
         }
     }
     Ok(done)
@@ -244,27 +267,39 @@ fn abandoned(record: &StoredRecord) -> Vec<String> {
     notes
 }
 
+/// The outcome of a release whose response was lost, also in the audit lines.
+const UNKNOWN: &str = "unknown";
+
+/// How a release ended.
+struct Ended {
+    outcome: &'static str,
+    released: Result<Released, Failure>,
+    /// Whether the second audit line is written.
+    audit: Result<(), Failure>,
+}
+
 /// Releases one record, with its audit lines.
 async fn release(
     admin: Admin<'_>,
     record: &StoredRecord,
     consent: Consent,
     audit: &AuditLog,
-) -> Result<(&'static str, Released), Failure> {
-    audit.intend(record, consent.force)?;
+) -> Ended {
+    if let Err(failure) = audit.intend(record, consent.force) {
+        return Ended { outcome: "failed", released: Err(failure), audit: Ok(()) };
+    }
     let released =
         if consent.force { admin.force_release(record).await } else { admin.release(record).await };
     let outcome = match &released {
         Ok(Released::Released) => "released",
         Ok(Released::Gone) => "gone",
         Ok(Released::Changed(_)) => "changed",
-        Err(error) if error.is_outcome_unknown() => "unknown",
+        Err(error) if error.is_outcome_unknown() => UNKNOWN,
         Err(_) => "failed",
     };
     let concluded = audit.conclude(outcome, record, consent.force);
-    let released = released?;
-    concluded?;
-    Ok((outcome, released))
+    let concluded = concluded.map_err(|failure| failure.of(&record.scope, &record.key));
+    Ended { outcome, released: released.map_err(Failure::from), audit: concluded }
 }
 
 async fn report(
@@ -274,7 +309,10 @@ async fn report(
     audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let (result, released) = release(admin, record, consent, audit).await?;
+    interrupt::finish_first(INTERRUPTED);
+    let Ended { outcome: result, released, audit } = release(admin, record, consent, audit).await;
+    let released = released?;
+    audit?;
     if let Released::Changed(now) = released {
         if json {
             output::document(json!({"release": result, "record": record::document(&now)}))?;
@@ -293,13 +331,16 @@ async fn report(
 }
 
 /// Asks for confirmation on a terminal. Fails if standard input is not a terminal.
-pub(crate) fn agreed(notes: &[String], question: &str) -> Result<bool, Failure> {
+pub(crate) async fn agreed(notes: &[String], question: &str) -> Result<bool, Failure> {
+    interrupt::end_at_once()?;
     let input = std::io::stdin();
     if !input.is_terminal() {
         let message = "standard input is not a terminal, so nothing was written: add --yes";
         return Err(Failure::Refused(message.to_owned()));
     }
-    Ok(ask(notes, question, &mut input.lock(), &mut std::io::stderr())?)
+    let (notes, question) = (notes.to_vec(), question.to_owned());
+    let ask = move || ask(&notes, &question, &mut input.lock(), &mut std::io::stderr());
+    Ok(interrupt::blocking(ask).await??)
 }
 
 /// Returns true only for `y`, `Y` or `yes`; the end of the input is a no.

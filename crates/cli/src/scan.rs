@@ -160,7 +160,7 @@ pub(crate) async fn scan_after(
         None => Resume::of(mark, options.parts),
     };
     let resume = Resume { is_first_of_copy, ..resume };
-    interrupt::listen(INTERRUPTED);
+    interrupt::finish_first(INTERRUPTED);
     let size = begin(idempotency, options).await;
     let bar = bar(size);
     let parts = resume.parts;

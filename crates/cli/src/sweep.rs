@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Page, Select};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::args::Scan;
@@ -34,9 +34,14 @@ pub(crate) async fn run(
             if interrupt::has_come() {
                 return Err(Failure::Interrupted);
             }
-            let gone = try_join_all(some.iter().map(|one| admin.delete_expired(one))).await?;
-            let gone = gone.into_iter().filter(|is_gone| *is_gone).count() as u64;
-            deleted.set(deleted.get() + gone);
+            let mut failed = None;
+            for is_gone in join_all(some.iter().map(|one| admin.delete_expired(one))).await {
+                match is_gone {
+                    Ok(is_gone) => deleted.set(deleted.get() + u64::from(is_gone)),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            failed.map_or(Ok(()), Err)?;
         }
         Ok(())
     };

@@ -230,3 +230,143 @@ async fn a_blocker_is_not_stuck_and_not_released_without_force() {
     assert_eq!(forced.code, 0, "{forced:?}");
     assert!(store.is_released("payments#k").await);
 }
+
+/// The keys that were not done are listed, with the reason, and those behind them are done.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_does_not_stop_a_block() {
+    let store = Store::open().await;
+    let newer = with(completed("payments#newer"), "format", n(2));
+    store.put(newer.clone()).await;
+    let long = "x".repeat(3000);
+    let keys: Vec<_> = (0..40).map(|number| format!("zz{number}")).collect();
+    let keys = keys.iter().map(String::as_str);
+    let keys: Vec<_> = ["newer", &long].into_iter().chain(keys).collect();
+    for blocked in [40, 0] {
+        let block = [&["block", "--scope", "payments", "--yes"], &keys[..]].concat();
+        let ended = store.run(&[&["--json"], &block[..]].concat()).await;
+        assert_eq!(ended.code, 1, "{ended:?}");
+        let document = ended.json();
+        assert_eq!((&document["blocked"], &document["untried"]), (&json!(blocked), &json!([])));
+        let failed = document["failed"].as_array().unwrap();
+        assert_eq!((failed.len(), &failed[0]["key"]), (2, &json!("newer")), "{document}");
+        let error: serde_json::Value = serde_json::from_str(&ended.err).unwrap();
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with("`payments#newer`: the record has format 2"), "{message}");
+        assert!(message.ends_with("not blocked: 2 of 42 keys"), "{message}");
+    }
+    let text = store.run(&["block", "--scope", "payments", "--yes", "newer"]).await;
+    assert!(text.out.contains("`payments#newer` was not blocked: the record has"), "{text:?}");
+    assert_eq!(store.item("payments#newer").await, Some(newer));
+    assert!(is_refused(&store, "zz39").await);
+
+    // What would fail for each of them is tried for the first ones only.
+    let denied = store.failing("PutItem", 400, "AccessDeniedException").await;
+    let keys: Vec<_> = keys[2..].iter().map(|key| format!("{key}-other")).collect();
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    let block = [&["--json", "block", "--scope", "payments", "--yes"], &keys[..]].concat();
+    let ended = denied.run(&block).await;
+    let document = ended.json();
+    let number = |name: &str| document[name].as_array().map(Vec::len);
+    assert_eq!((ended.code, number("failed"), number("untried")), (1, Some(16), Some(24)));
+}
+
+#[tokio::test]
+async fn a_scope_without_a_record_is_questioned() {
+    let store = Store::open().await;
+    store.put(completed("payments#k")).await;
+    let right = store.run(&["block", "--scope", "payments", "a", "--yes"]).await;
+    assert_eq!((right.code, right.err.as_str()), (0, ""), "{right:?}");
+    let typo = store.run(&["block", "--scope", "paymnets", "a", "--yes"]).await;
+    let question = "is `paymnets` the right scope? scopes that exist: `payments`";
+    assert!(typo.code == 0 && typo.err.contains(question), "{typo:?}");
+}
+
+/// Ends the program by a signal as soon as `has_begun`.
+#[cfg(unix)]
+async fn interrupted(
+    mut program: tokio::process::Command,
+    signal: &str,
+    has_begun: impl AsyncFn() -> bool,
+) -> std::process::Output {
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = program.spawn().expect("it starts");
+    while !has_begun().await {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let id = running.id().expect("it runs").to_string();
+    let sent = tokio::process::Command::new("kill").args([signal, &id]).status().await;
+    assert!(sent.expect("it runs").success());
+    let ended =
+        tokio::time::timeout(std::time::Duration::from_secs(60), running.wait_with_output());
+    ended.await.expect("it ends").expect("it ran")
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_interrupted_block_lists_what_is_left_and_concludes_its_audit_lines() {
+    for signal in ["-INT", "-TERM"] {
+        let store = Store::open().await;
+        let keys: Vec<_> = (0..2000).map(|number| number.to_string()).collect();
+        let (file, log) =
+            (std::env::temp_dir().join(crate::support::unique()), crate::support::unique());
+        std::fs::write(&file, keys.join("\n")).unwrap();
+        let log = std::env::temp_dir().join(log);
+        let target = ["--json", "--endpoint-url", &store.endpoint, "--table", &store.table];
+        let block = ["block", "--scope", "payments", "--yes", "--reason", "ticket 7"];
+        let mut block = program(&[&target[..], &block].concat());
+        block.arg("--audit-log").arg(&log).stdin(std::fs::File::open(&file).unwrap());
+        let ended = interrupted(block, signal, async || !store.items().await.is_empty()).await;
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        let document: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let (blocked, untried) = (&document["blocked"], document["untried"].as_array().unwrap());
+        let blocked = usize::try_from(blocked.as_u64().unwrap()).unwrap();
+        assert_eq!((blocked + untried.len(), store.items().await.len()), (2000, blocked));
+        assert!(!untried.is_empty());
+        let lines = std::fs::read_to_string(&log).unwrap();
+        let of = |outcome: &str| lines.matches(&format!("\"outcome\":\"{outcome}\"")).count();
+        assert_eq!((of("intended"), of("blocked")), (blocked, blocked));
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(said.contains("\"note\":\"interrupted: "), "{said}");
+        assert!(said.contains("\"kind\":\"interrupted\""), "{said}");
+        for path in [file, log] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+/// Also while it waits for its input.
+#[cfg(unix)]
+#[tokio::test]
+async fn every_command_says_that_it_was_interrupted() {
+    let store = Store::open().await;
+    store.put(pending("payments#k")).await;
+    for (signal, command) in [
+        ("-INT", &["watch", "payments", "k"][..]),
+        ("-TERM", &["watch", "payments", "k"]),
+        ("-INT", &["block", "--scope", "payments", "--yes"]),
+        ("-TERM", &["block", "--scope", "payments", "--yes"]),
+    ] {
+        let requests = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let counted = std::sync::Arc::clone(&requests);
+        let seen = store.failing_when(move |_| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            false
+        });
+        let seen = seen.await;
+        let target = ["--json", "--endpoint-url", &seen.endpoint, "--table", &seen.table];
+        let mut program = program(&[&target[..], command].concat());
+        program.stdin(Stdio::piped());
+        // `watch` has sent a request; `block` reads its keys before it sends one.
+        let is_watch = command[0] == "watch";
+        let ended = interrupted(program, signal, async || {
+            if !is_watch {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+            !is_watch || requests.load(std::sync::atomic::Ordering::Relaxed) > 0
+        });
+        let ended = ended.await;
+        assert_eq!(ended.status.code(), Some(130), "{command:?} {ended:?}");
+        let error: serde_json::Value = serde_json::from_slice(&ended.stderr).expect("a document");
+        assert_eq!(error["error"]["kind"], "interrupted", "{command:?}");
+    }
+}

@@ -472,3 +472,69 @@ async fn a_note_of_a_request_is_said_to_be_sent_again_by_a_release() {
         assert!(several.out.contains(again), "{several:?}");
     }
 }
+
+/// The keys behind it are released, and it is named.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_does_not_stop_a_release() {
+    let store = Store::open().await;
+    store.put(with(abandoned("payments#newer", 60), "format", n(2))).await;
+    for key in ["a", "b"] {
+        store.put(abandoned(&format!("payments#{key}"), 60)).await;
+    }
+    let release = ["release", "payments", "newer", "a", "b", "--yes"];
+    let ended = store.run(&release).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.out.contains("`payments#newer` was not released: the record has"), "{ended:?}");
+    assert!(ended.out.contains("2 released"), "{ended:?}");
+    assert!(ended.err.contains("not released: 1 of 3 keys"), "{ended:?}");
+    assert_eq!(released(&store).await, 2);
+    let again = store.run(&[&["--json"], &release[..]].concat()).await;
+    assert_eq!((again.code, &again.json()["failed"][0]["key"]), (1, &json!("newer")), "{again:?}");
+}
+
+/// `ulimit` stands for a full disk: a line is cut off within.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_full_disk_neither_hides_a_release_nor_glues_lines() {
+    let store = many().await;
+    let log = std::env::temp_dir().join(crate::support::unique());
+    let release = async |most: &str, reason: &str| {
+        let own = env!("CARGO_BIN_EXE_idempotency");
+        let log = log.display();
+        let (endpoint, table) = (&store.endpoint, &store.table);
+        let options = "--stuck --scope payments --older-than 1h --yes";
+        crate::support::pasted(&format!(
+            "trap '' XFSZ; ulimit -f {most}; exec {own} --endpoint-url {endpoint} --table {table} \
+             release {options} --reason '{reason}' --audit-log {log}"
+        ))
+        .await
+    };
+    // All lines have one length. The one that is cut off is the second of a release.
+    store.put(abandoned("refunds#length", 60)).await;
+    let one = ["release", "refunds", "length", "--yes", "--reason", "", "--audit-log"];
+    store.run(&[&one[..], &[log.to_str().unwrap()]].concat()).await;
+    let length = std::fs::read_to_string(&log).unwrap().lines().next().unwrap().len() + 2;
+    std::fs::remove_file(&log).unwrap();
+    let is_cut = |padding: &usize| {
+        let length = length + padding;
+        (8192 / length) % 2 == 1 && 8192 % length > 1
+    };
+    let padding = (1..300).find(is_cut).unwrap();
+    let reason = "x".repeat(padding);
+
+    let full = release("8", &reason).await;
+    let done = released(&store).await - 1;
+    assert_eq!(full.code, 1, "{full:?}");
+    assert!((1..30).contains(&done), "{full:?}");
+    assert!(full.out.contains(&format!("{done} released")), "{full:?}");
+    assert!(full.err.contains("`payments#") && full.err.contains("is `released`"), "{full:?}");
+    assert!(full.err.contains(&format!("not released: {} of 31", 30 - done)), "{full:?}");
+
+    let rest = release("unlimited", &reason).await;
+    assert!(rest.out.contains(&format!("{} released", 30 - done)), "{rest:?}");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines = text.lines().map(serde_json::from_str::<Value>);
+    assert_eq!(lines.filter(|line| line.is_err()).count(), 1, "{text}");
+    assert_eq!(text.lines().count(), 60, "{text}");
+    std::fs::remove_file(log).unwrap();
+}
