@@ -62,7 +62,7 @@ pub(crate) async fn run(
         return Ok(ExitCode::SUCCESS);
     }
     let question = format!("Copy from `{}` to `{}`?", names.0, names.1);
-    if !is_dry && !options.yes && !agreed(&[], &question)? {
+    if !is_dry && !options.yes && !agreed(&[], &question).await? {
         let message = "the copy was not confirmed, so nothing was written";
         return Err(Failure::Refused(message.to_owned()));
     }
@@ -97,14 +97,7 @@ pub(crate) async fn run(
         let message = format!("no item of table `{}` is a record of this crate", names.0);
         return Err(Failure::Other(message));
     }
-    if counts.damaged.number > 0 {
-        let items = count(counts.damaged.number, "item", "items");
-        return Err(Failure::Other(format!(
-            "{items} of table `{}` cannot be read, and no request with their keys runs: delete them \
-             (`aws dynamodb delete-item`), and copy again",
-            names.1
-        )));
-    }
+    counts.no_damage(names)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -194,6 +187,10 @@ impl<'a> Copy<'a> {
         };
         let done = || self.counts.borrow().line(select);
         scan_after(from, options, select, work, done, |page| {
+            // Listed with those that are copied.
+            for one in page.unreadable.iter().filter(|one| one.is_record) {
+                self.counts.borrow_mut().source_damaged.add(one.pk.as_deref().unwrap_or_default());
+            }
             self.left_out.borrow_mut().add(page.unreadable);
             Next::GoesOn
         })
@@ -214,20 +211,17 @@ impl<'a> Copy<'a> {
         for (item, copied) in some.iter().zip(copied) {
             match copied {
                 Ok(copied) => self.counts.borrow_mut().add(item, copied),
-                Err(failure) => failed = Some(failure),
+                Err(failure) => failed = Some(failure.of_item(item.pk())),
             }
         }
         failed.map_or(Ok(()), Err)
     }
 
     async fn copy_one(&self, item: &SourceItem) -> Result<Copied, Failure> {
-        let (mut pause, mut in_doubt) = (FIRST_PAUSE, false);
+        let mut pause = FIRST_PAUSE;
         for retries_left in (0..=RETRIES).rev() {
             match self.to.copy(item, self.mode).await {
-                // An earlier try has copied it, and its response was lost.
-                Ok(Copied::Same) if in_doubt => return Ok(Copied::Copied),
                 Err(error) if error.is_retryable() && retries_left > 0 => {
-                    in_doubt |= error.is_outcome_unknown();
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
@@ -298,6 +292,8 @@ struct Counts {
     replaced: Keys,
     /// The target's items that cannot be read, and stay.
     damaged: Keys,
+    /// The source's items that have a record's key and cannot be read.
+    source_damaged: Keys,
 }
 
 /// The first keys of a kind, and how many there are.
@@ -308,10 +304,10 @@ struct Keys {
 }
 
 impl Keys {
-    fn add(&mut self, item: &SourceItem) {
+    fn add(&mut self, pk: &str) {
         self.number += 1;
         if self.first.len() < MOST_LISTED {
-            self.first.push(item.pk().to_owned());
+            self.first.push(pk.to_owned());
         }
     }
 
@@ -333,10 +329,13 @@ impl Keys {
 impl Counts {
     fn add(&mut self, item: &SourceItem, copied: Copied) {
         let status = item.status();
+        if status == "unreadable" && copied != Copied::Expired {
+            self.source_damaged.add(item.pk());
+        }
         if matches!(copied, Copied::Copied | Copied::Replaced) {
             self.write_units += item.write_units();
             if status == "PENDING" {
-                self.pending.add(item);
+                self.pending.add(item.pk());
             }
         }
         // Each of these was written in vain on the condition that the target has none.
@@ -344,8 +343,8 @@ impl Counts {
             self.rejected_units += item.write_units();
         }
         match copied {
-            Copied::Replaced if status != "PART" => self.replaced.add(item),
-            Copied::Kept("unreadable") => self.damaged.add(item),
+            Copied::Replaced if status != "PART" => self.replaced.add(item.pk()),
+            Copied::Kept("unreadable") => self.damaged.add(item.pk()),
             Copied::Copied
             | Copied::Replaced
             | Copied::Same
@@ -355,6 +354,24 @@ impl Counts {
         self.target_reads += u64::from(self.is_dry && copied != Copied::Expired);
         let outcomes = if status == "PART" { &mut self.parts } else { &mut self.records };
         outcomes.add(status, copied);
+    }
+
+    /// Fails if one of the tables has items that cannot be read.
+    fn no_damage(&self, (from, to): (&str, &str)) -> Result<(), Failure> {
+        let mut messages = Vec::new();
+        for (keys, table, what_to_do) in [
+            (&self.damaged, to, "delete them (`aws dynamodb delete-item`), and copy again"),
+            (&self.source_damaged, from, "look at each with `show --json`"),
+        ] {
+            if keys.number > 0 {
+                let items = count(keys.number, "item", "items");
+                messages.push(format!(
+                    "{items} of table `{table}` cannot be read, and no request with their keys runs: \
+                     {what_to_do}"
+                ));
+            }
+        }
+        if messages.is_empty() { Ok(()) } else { Err(Failure::Other(messages.join("; "))) }
     }
 
     /// What the scan of these items has copied, for a line about its progress.
@@ -384,6 +401,8 @@ impl Counts {
             "replaced_not_listed": self.replaced.not_listed(),
             "damaged": self.damaged.first,
             "damaged_not_listed": self.damaged.not_listed(),
+            "source_damaged": self.source_damaged.first,
+            "source_damaged_not_listed": self.source_damaged.not_listed(),
             "read": document(read),
         })
     }
@@ -420,7 +439,11 @@ impl Counts {
             let operations = count(self.pending.number, "operation", "operations");
             fields.push(("PENDING", format!("{operations}: run `stuck` on the target")));
         }
-        for (name, keys) in [("replaced keys", &self.replaced), ("unreadable", &self.damaged)] {
+        for (name, keys) in [
+            ("replaced keys", &self.replaced),
+            ("unreadable in target", &self.damaged),
+            ("unreadable in source", &self.source_damaged),
+        ] {
             if keys.number > 0 {
                 fields.push((name, keys.text()));
             }

@@ -97,7 +97,8 @@ pub enum Copied {
     Copied,
     /// The target's item was replaced by the source's, which is further.
     Replaced,
-    /// The target has an equal item.
+    /// The target has an equal item. Also if a request that was sent twice has written it, unless a
+    /// response has proved that the target had another item before.
     Same,
     /// The target has another item, which stays. The text is its [status](SourceItem::status).
     Kept(&'static str),
@@ -289,8 +290,10 @@ impl Admin<'_> {
             });
         }
         let (mut condition, mut result) = (source.condition(), Copied::Copied);
-        // What a try has done whose response was lost.
+        // What a try has done whose response was lost, if it was applied.
         let mut in_doubt = None;
+        // An equal item is ours only if a response has proved that the target had none or another before.
+        let mut was_different = false;
         let mut failed = None;
         for _ in 0..TRIES {
             let reply = table.put_item(source.item.clone(), &condition).await;
@@ -300,14 +303,21 @@ impl Admin<'_> {
             match reply.outcome {
                 WriteResult::Applied => return Ok(result),
                 WriteResult::Rejected(None) => {
+                    was_different = true;
                     (condition, result) = (source.condition(), Copied::Copied);
                 }
                 WriteResult::Rejected(Some(found)) => {
                     let now = self.core.judging_time(reply.time)?;
                     match source.decide(&table.schema, found, now) {
-                        Decision::Keep(Copied::Same) => return Ok(in_doubt.unwrap_or(Copied::Same)),
+                        Decision::Keep(Copied::Same) => {
+                            let ours = in_doubt.filter(|_| was_different);
+                            return Ok(ours.unwrap_or(Copied::Same));
+                        }
                         Decision::Keep(kept) => return Ok(kept),
-                        Decision::Replace(other) => (condition, result) = (other, Copied::Replaced),
+                        Decision::Replace(other) => {
+                            was_different = true;
+                            (condition, result) = (other, Copied::Replaced);
+                        }
                     }
                 }
                 WriteResult::Unknown(error) => {

@@ -129,6 +129,11 @@ impl Store {
         get.consistent_read(true).send().await.expect("the store is there").item
     }
 
+    pub(crate) async fn delete(&self, pk: &str) {
+        let delete = self.client.delete_item().table_name(&self.table).key("pk", s(pk));
+        delete.send().await.expect("the store is there");
+    }
+
     /// Whether the record with this `pk` is RELEASED.
     pub(crate) async fn is_released(&self, pk: &str) -> bool {
         self.item(pk).await.is_some_and(|item| item["status"] == s("RELEASED"))
