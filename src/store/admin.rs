@@ -25,8 +25,9 @@ use crate::store::record::{self, Item, OwnerId};
 pub(crate) struct ScanRequest<'a> {
     /// The number of the part of the table, and of all parts.
     pub(crate) part: (u32, u32),
-    /// Only records of this status, and keys with this prefix.
-    pub(crate) status: Option<Status>,
+    /// No records of these statuses, and no parts of answers.
+    pub(crate) without: Option<[Status; 3]>,
+    /// Only keys with this prefix.
     pub(crate) prefix: Option<&'a str>,
     pub(crate) after: Option<Item>,
     /// The number of items to read, at most. By default DynamoDB stops after 1 MB.
@@ -97,18 +98,29 @@ impl Table {
     ///
     /// The SDK does not send the request again after a timeout: the caller asks for fewer items.
     pub(crate) async fn scan(&self, request: ScanRequest<'_>) -> Reply<Result<ScanPage, NoPage>> {
-        let ScanRequest { part: (part, parts), status, prefix, after, items_at_most, consistency } =
+        let ScanRequest { part: (part, parts), without, prefix, after, items_at_most, consistency } =
             request;
         let (mut filter, mut keys) = (Vec::new(), Vec::new());
         let (mut names, mut values) = (HashMap::new(), Item::new());
+        if let Some(statuses) = without {
+            for (name, attribute) in [
+                ("#status", attribute::STATUS),
+                ("#attempt", attribute::ATTEMPT),
+                ("#response", attribute::RESPONSE),
+            ] {
+                names.insert(name.to_owned(), attribute.to_owned());
+            }
+            for (value, status) in [":s1", ":s2", ":s3"].into_iter().zip(statuses) {
+                let status = AttributeValue::S(status.as_str().to_owned());
+                values.insert(value.to_owned(), status);
+            }
+            filter.push("NOT #status IN (:s1, :s2, :s3)");
+            filter.push(NO_PART);
+        }
         let mut bind = |placeholder: &str, name: &str, value: &str| {
             names.insert(format!("#{placeholder}"), name.to_owned());
             values.insert(format!(":{placeholder}"), AttributeValue::S(value.to_owned()));
         };
-        if let Some(status) = status {
-            bind("status", attribute::STATUS, status.as_str());
-            filter.push("#status = :status");
-        }
         if let Some(prefix) = prefix {
             bind("key", self.schema.key_name(), prefix);
             let terms = if self.schema.partition().is_some() { &mut keys } else { &mut filter };
@@ -241,6 +253,11 @@ impl Table {
         answer.map(|output| output.item).map_err(|error| error.explain(self.destination()))
     }
 }
+
+/// A damaged record may lack any attribute, but a part of an answer has a response and neither of the others.
+/// In a query, a filter cannot tell them by their keys.
+const NO_PART: &str =
+    "(attribute_exists(#status) OR attribute_exists(#attempt) OR attribute_not_exists(#response))";
 
 /// DynamoDB rejects an empty expression.
 fn all_of(terms: &[&str]) -> Option<String> {

@@ -120,8 +120,8 @@ const FIRST_SMALLER_PAGE: u32 = 512;
 pub struct Unreadable {
     /// The value of its key attribute, if that is a string.
     pub pk: Option<String>,
-    /// Whether it has the key and at least two of the attributes `owner`, `attempt`, `fingerprint` and
-    /// `format` of this crate's items. Otherwise it is taken for another program's.
+    /// Whether its key has the form of a record's: the scope of an operation, `#` and a key. A request with
+    /// this key fails. Other items belong to other programs.
     pub is_record: bool,
     /// Whether a newer version wrote it.
     pub is_newer: bool,
@@ -233,10 +233,11 @@ impl<'a> Admin<'a> {
             // Part 0 is a query of the only partition.
             return Ok(Page { page_size: self.page_size, ..Page::default() });
         }
-        let status = match select {
+        // Not "only of a status": a damaged record may have none.
+        let without = match select {
             Select::All | Select::Expired | Select::PartItems | Select::RecordItems => None,
-            Select::Pending => Some(Status::Pending),
-            Select::Failed => Some(Status::Failed),
+            Select::Pending => Some([Status::Completed, Status::Failed, Status::Released]),
+            Select::Failed => Some([Status::Pending, Status::Completed, Status::Released]),
         };
         let consistency = match select {
             Select::All | Select::Pending | Select::Failed | Select::Expired => {
@@ -250,7 +251,7 @@ impl<'a> Admin<'a> {
         let (read, now) = loop {
             let request = ScanRequest {
                 part: (part, parts),
-                status,
+                without,
                 prefix,
                 after: after.clone(),
                 items_at_most: page_size,
@@ -294,10 +295,11 @@ impl<'a> Admin<'a> {
         let key = RecordKey::of_item(text);
         let own = [attribute::OWNER, attribute::ATTEMPT, attribute::FINGERPRINT, attribute::FORMAT];
         let found = own.into_iter().filter(|name| item.contains_key(*name)).count();
-        // A damaged record may lack one of them. No other software has a key with a segment `%p`, and the item of a
-        // step has only a format.
+        // A copy leaves the items of other programs alone. A damaged record may lack one of these. No other
+        // software has a key with a segment `%p`, and the item of a step has only a format.
         let least = if key.as_ref().is_some_and(RecordKey::is_of_part) { 1 } else { 2 };
-        let is_record = key.is_some() && found >= least;
+        let is_ours = found >= least;
+        let is_record = key.is_some();
         let result = match (key, select) {
             // Reported by the scan of records.
             (None, Select::PartItems) => return,
@@ -307,10 +309,10 @@ impl<'a> Admin<'a> {
             }
             (Some(key), Select::PartItems | Select::RecordItems) => {
                 let is_selected = key.is_of_part() == (select == Select::PartItems);
-                if is_selected && is_record {
+                if is_selected && is_ours {
                     page.items.push(SourceItem::new(&table.schema, key, item, now));
                 }
-                if is_selected && !is_record { Err(no_record(text)) } else { Ok(()) }
+                if is_selected && !is_ours { Err(no_record(text)) } else { Ok(()) }
             }
             (Some(key), Select::All | Select::Pending | Select::Failed) if key.is_of_part() => {
                 return;
@@ -328,7 +330,7 @@ impl<'a> Admin<'a> {
 }
 
 fn no_record(pk: &str) -> Error {
-    let message = format!("the item `{pk}` lacks the attributes of a record");
+    let message = format!("the item `{pk}` lacks the attributes of a record, so it is not copied");
     Error::new(ErrorKind::UnknownRecord, message)
 }
 
