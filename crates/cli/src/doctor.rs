@@ -63,6 +63,11 @@ fn document(finding: &Finding) -> Value {
     })
 }
 
+const TABLE: &str = "table";
+
+/// What only the description of the table says.
+const IN_DESCRIPTION: &str = "status, keys, billing, deletion protection, replicas and restore";
+
 /// The findings, and whether DynamoDB could be reached.
 async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> (Vec<Finding>, bool) {
     let admin = idempotency.admin();
@@ -89,30 +94,40 @@ async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> (Vec<Finding>,
         {
             None
         }
-        table => checks.described("table", "dynamodb:DescribeTable", table),
+        table => checks.described(TABLE, "dynamodb:DescribeTable", table),
     };
+    // A table that cannot be described is checked as far as possible.
+    let is_there =
+        |checks: &Checks<'_>| checks.findings.iter().all(|one| one.severity < Severity::Error);
+    let is_checked = table.is_some() || (connection.is_none() && is_there(&checks));
     if let Some(table) = &table {
         checks.shape(table);
+    }
+    if is_checked {
         checks.time_to_live(ttl);
     }
     // Requests to a missing table, or to one with other keys, prove nothing.
-    let is_ours = checks.findings.iter().all(|finding| finding.severity < Severity::Error);
+    let is_ours = is_there(&checks);
     if is_ours {
         checks.findings.extend(permissions);
     }
     if let Some(table) = &table {
         checks.settings(table);
         checks.replicas(table);
+    }
+    if is_checked {
         checks.backups(backups);
+    }
+    if let Some(table) = &table {
         checks.restore(table);
     }
     let is_reachable = connection.is_none();
-    if is_ours && is_reachable && table.is_some() {
+    if is_ours && is_reachable && is_checked {
         checks.sample(scopes).await;
     }
     match connection {
         Some(finding) => checks.findings.push(finding),
-        None if table.is_some() => checks.time().await,
+        None if is_checked => checks.time().await,
         None => {}
     }
     (checks.findings, is_reachable)
@@ -140,7 +155,8 @@ impl Checks<'_> {
 
     /// Returns the description. A missing one becomes a finding.
     fn described<T>(&mut self, subject: &str, action: &str, described: Described<T>) -> Option<T> {
-        let unchecked = format!("the {subject} of table `{}` cannot be checked", self.table_name());
+        let what = if subject == TABLE { IN_DESCRIPTION } else { subject };
+        let unchecked = format!("the {what} of table `{}` cannot be checked", self.table_name());
         self.findings.push(match described {
             Ok(description) => return Some(description),
             Err(Undescribed::Denied(message)) => Finding::warning(subject, unchecked)

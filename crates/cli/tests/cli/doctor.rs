@@ -172,6 +172,29 @@ async fn a_description_that_is_missing_is_a_warning_and_names_the_action() {
     }
 }
 
+/// What does not need the description is checked, and the rest is named.
+#[tokio::test]
+async fn a_table_that_may_not_be_described_is_checked_as_far_as_possible() {
+    let store = Store::open().await;
+    store.put(completed("payments#k")).await;
+    let denied = store.failing("DescribeTable", 400, "AccessDeniedException").await;
+    let findings = denied.json(&["doctor"]).await;
+    let detail = of(&findings, "table")["detail"].as_str().unwrap();
+    for unchecked in ["status", "keys", "billing", "deletion protection", "replicas", "restore"] {
+        assert!(detail.contains(unchecked), "{detail}");
+    }
+    for (subject, severity) in [
+        ("time to live", "ok"),
+        ("backups", "warning"),
+        ("sample", "ok"),
+        ("latency", "ok"),
+        ("clock", "ok"),
+    ] {
+        assert_eq!(of(&findings, subject)["severity"], severity, "{findings}");
+    }
+    assert_eq!(denied.run(&["doctor", "--strict"]).await.code, 1);
+}
+
 #[tokio::test]
 async fn settings_that_cost_requests_are_warnings() {
     let store = Store::without_table().await;
@@ -212,7 +235,7 @@ async fn records_that_cannot_be_read_fail_a_pipeline() {
     }
     let unavailable = map(&[("unavailable", s("it is too large"))]);
     store.put(with(completed("payments#large"), "response", unavailable)).await;
-    store.put([("pk".to_owned(), s("CUSTOMER#1"))].into()).await;
+    store.put([("pk".to_owned(), s("CUSTOMER:1"))].into()).await;
     let well = store.json(&["doctor"]).await;
     let readable =
         ("ok".to_owned(), "41 records of payments can be read; 1 item is no record".to_owned());
@@ -302,7 +325,7 @@ async fn what_a_restore_leaves_out_is_listed() {
 #[tokio::test]
 async fn items_without_a_format_are_found() {
     let store = Store::open().await;
-    let bare = [("pk".to_owned(), s("CUSTOMER#1"))].into();
+    let bare = [("pk".to_owned(), s("CUSTOMER:1"))].into();
     store.put(bare).await;
     let findings = store.json(&["doctor"]).await;
     let sample = of(&findings, "sample");
