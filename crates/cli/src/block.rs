@@ -64,7 +64,9 @@ pub(crate) async fn run(
             not_done.stop(Failure::Interrupted);
         }
         if not_done.is_stopped() {
-            some.iter().for_each(|name| not_done.untried(name.scope.as_str(), &name.key));
+            for name in some {
+                not_done.untried(name.scope.as_str(), &name.key);
+            }
             continue;
         }
         let ended = join_all(some.iter().map(|name| one(admin, name, (lasts, force), audit))).await;

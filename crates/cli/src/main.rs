@@ -51,7 +51,7 @@ async fn main() -> ExitCode {
     if json {
         output::use_json();
     }
-    match interrupt::stoppable(run(cli)).await {
+    match interrupt::stoppable(Box::pin(run(cli))).await {
         Ok(code) => code,
         Err(failure) => {
             if json {

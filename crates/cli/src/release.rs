@@ -81,7 +81,7 @@ pub(crate) async fn keys(
     }
     let done = several(admin, &records, unreadable, consent, audit, json).await?;
     if json {
-        output::document(done.document("absent", json!(absent)))?;
+        output::document(done.document("absent", &json!(absent)))?;
     } else {
         for message in &absent {
             output::line(plain(message))?;
@@ -115,7 +115,7 @@ pub(crate) async fn stuck(
     let none = NotDone::default();
     let done = several(idempotency.admin(), &stuck, none, consent, audit, json).await?;
     if json {
-        output::document(done.document("read", stuck::document(&read)))?;
+        output::document(done.document("read", &stuck::document(&read)))?;
     } else {
         done.print()?;
     }
@@ -133,7 +133,7 @@ struct Done {
     /// By the outcome of an audit line, and `refused` for a record that needs `--force`.
     counts: BTreeMap<&'static str, u64>,
     documents: Vec<Value>,
-    not_done: NotDone,
+    left: NotDone,
 }
 
 impl Done {
@@ -145,14 +145,14 @@ impl Done {
     }
 
     /// For programs, with one member more.
-    fn document(&self, name: &str, value: Value) -> Value {
+    fn document(&self, name: &str, value: &Value) -> Value {
         let mut document = json!({"releases": self.documents, name: value});
-        self.not_done.document(&mut document);
+        self.left.document(&mut document);
         document
     }
 
     fn print(&self) -> Result<(), Failure> {
-        for line in self.not_done.lines("released") {
+        for line in self.left.lines("released") {
             output::line(line)?;
         }
         output::line(self.text())
@@ -168,7 +168,7 @@ impl Done {
     fn end(self, asked: usize) -> Result<(), Failure> {
         let number = |outcome| self.counts.get(outcome).copied().unwrap_or(0);
         let (refused, changed) = (number("refused"), number("changed"));
-        self.not_done.end(asked, "released")?;
+        self.left.end(asked, "released")?;
         if refused > 0 {
             let records = count(refused, "record is", "records are");
             let message = format!(
@@ -190,12 +190,12 @@ impl Done {
 async fn several(
     admin: Admin<'_>,
     records: &[StoredRecord],
-    not_done: NotDone,
+    left: NotDone,
     consent: Consent,
     audit: &AuditLog,
     json: bool,
 ) -> Result<Done, Failure> {
-    let mut done = Done { not_done, ..Done::default() };
+    let mut done = Done { left, ..Done::default() };
     let (safe, dangerous): (Vec<_>, Vec<_>) =
         records.iter().partition(|record| consent.force || record.dangers().is_empty());
     if !json {
@@ -224,11 +224,11 @@ async fn several(
     interrupt::finish_first(INTERRUPTED);
     for record in safe {
         if interrupt::has_come() {
-            done.not_done.stop(Failure::Interrupted);
+            done.left.stop(Failure::Interrupted);
         }
         // The records that are left are still listed by the same command.
-        if done.not_done.is_stopped() {
-            done.not_done.untried(&record.scope, &record.key);
+        if done.left.is_stopped() {
+            done.left.untried(&record.scope, &record.key);
             continue;
         }
         let ended = release(admin, record, consent, audit).await;
@@ -236,12 +236,12 @@ async fn several(
             Ok(_) => done.add(ended.outcome, record),
             Err(failure) if ended.outcome == UNKNOWN => {
                 done.add(UNKNOWN, record);
-                done.not_done.stop(failure.of(&record.scope, &record.key));
+                done.left.stop(failure.of(&record.scope, &record.key));
             }
-            Err(failure) => done.not_done.failed(&record.scope, &record.key, failure),
+            Err(failure) => done.left.failed(&record.scope, &record.key, failure),
         }
         if let Err(failure) = ended.audit {
-            done.not_done.stop(failure);
+            done.left.stop(failure);
         }
     }
     Ok(done)
