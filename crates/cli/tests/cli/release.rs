@@ -534,7 +534,7 @@ async fn a_full_disk_neither_hides_a_release_nor_glues_lines() {
     assert!(rest.out.contains(&format!("{} released", 30 - done)), "{rest:?}");
     let text = std::fs::read_to_string(&log).unwrap();
     let lines = text.lines().map(serde_json::from_str::<Value>);
-    assert_eq!(lines.filter(|line| line.is_err()).count(), 1, "{text}");
+    assert_eq!(lines.filter(Result::is_err).count(), 1, "{text}");
     assert_eq!(text.lines().count(), 60, "{text}");
     std::fs::remove_file(log).unwrap();
 }
