@@ -289,7 +289,9 @@ async fn interrupted(
     has_begun: impl AsyncFn() -> bool,
 ) -> std::process::Output {
     program.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let running = program.spawn().expect("it starts");
+    let mut running = program.spawn().expect("it starts");
+    // Open until it has ended: the end of the input would end the program too.
+    let _input = running.stdin.take();
     while !has_begun().await {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
