@@ -120,8 +120,9 @@ const FIRST_SMALLER_PAGE: u32 = 512;
 pub struct Unreadable {
     /// The value of its key attribute, if that is a string.
     pub pk: Option<String>,
-    /// Whether its key has the form of a record's: the scope of an operation, `#` and a key. A request with
-    /// this key fails. Other items belong to other programs.
+    /// Whether its key has the form of a record's (the scope of an operation, `#` and a key), and it has at least one
+    /// of the attributes `owner`, `attempt`, `fingerprint` and `format`. A request with this key fails. Other items are
+    /// taken for those of other programs.
     pub is_record: bool,
     /// Whether a newer version wrote it.
     pub is_newer: bool,
@@ -299,7 +300,7 @@ impl<'a> Admin<'a> {
         // software has a key with a segment `%p`, and the item of a step has only a format.
         let least = if key.as_ref().is_some_and(RecordKey::is_of_part) { 1 } else { 2 };
         let is_ours = found >= least;
-        let is_record = key.is_some();
+        let is_record = key.is_some() && found > 0;
         let result = match (key, select) {
             // Reported by the scan of records.
             (None, Select::PartItems) => return,

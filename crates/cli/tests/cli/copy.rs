@@ -196,7 +196,7 @@ async fn an_absent_record_is_copied_as_it_is() {
     for (pk, item) in [("payments#old", completed("")), ("payments#newer, old", newer(""))] {
         source.put(with(with(item, "pk", s(pk)), "expires_at", expired.clone())).await;
     }
-    source.put([("pk".to_owned(), s("CUSTOMER:1"))].into()).await;
+    source.put([("pk".to_owned(), s("CUSTOMER#1"))].into()).await;
 
     // One of them is damaged, which is reported in each run.
     let damage = async |option| {
@@ -379,12 +379,12 @@ async fn a_write_whose_response_is_lost_is_not_counted_as_copied() {
     assert_eq!(losing(&["0"], 1).await, [0, 0, 1]);
 }
 
-/// Also those that have nothing of a record but its key, which are not copied.
+/// Those that have nothing of a record but the form of its key belong to other programs: they are not copied.
 #[tokio::test]
 async fn damaged_items_of_the_source_are_listed_and_fail_the_copy() {
     let (source, target) = pair().await;
     source.put(completed("payments#k")).await;
-    let mut keys = vec!["payments#junk".to_owned()];
+    let mut keys = Vec::new();
     source.put([("pk".to_owned(), s("payments#junk"))].into()).await;
     for attribute in ["owner", "status", "format"] {
         let mut item = completed(&format!("payments#{attribute}"));
@@ -401,7 +401,7 @@ async fn damaged_items_of_the_source_are_listed_and_fail_the_copy() {
         let mut listed: Vec<_> = listed.map(|pk| pk.as_str().unwrap().to_owned()).collect();
         listed.sort();
         assert_eq!(listed, keys, "{document}");
-        assert!(ended.err.contains("4 items of table") && ended.err.contains("show --json"));
+        assert!(ended.err.contains("3 items of table") && ended.err.contains("show --json"));
     }
     assert_eq!(target.items().await.len(), 4);
     let text = copy(&source, &target, &["--yes"]).await;
@@ -473,7 +473,7 @@ async fn tables_that_do_not_fit_are_refused() {
     assert!(refused.error(4).contains("wait until it is ACTIVE"), "{refused:?}");
     // A table of another program, with a key of the same name.
     let foreign = source.another_table(TableSchema::default()).await;
-    foreign.put([("pk".to_owned(), s("CUSTOMER:1"))].into()).await;
+    foreign.put([("pk".to_owned(), s("CUSTOMER#1"))].into()).await;
     let wrong = copy(&foreign, &target, &["--yes"]).await;
     let error = wrong.err.lines().last().unwrap_or_default();
     assert!(wrong.code == 1 && error.contains("no item of table"), "{wrong:?}");

@@ -235,7 +235,7 @@ async fn records_that_cannot_be_read_fail_a_pipeline() {
     }
     let unavailable = map(&[("unavailable", s("it is too large"))]);
     store.put(with(completed("payments#large"), "response", unavailable)).await;
-    store.put([("pk".to_owned(), s("CUSTOMER:1"))].into()).await;
+    store.put([("pk".to_owned(), s("CUSTOMER#1"))].into()).await;
     let well = store.json(&["doctor"]).await;
     let readable =
         ("ok".to_owned(), "41 records of payments can be read; 1 item is no record".to_owned());
@@ -325,7 +325,7 @@ async fn what_a_restore_leaves_out_is_listed() {
 #[tokio::test]
 async fn items_without_a_format_are_found() {
     let store = Store::open().await;
-    let bare = [("pk".to_owned(), s("CUSTOMER:1"))].into();
+    let bare = [("pk".to_owned(), s("CUSTOMER#1"))].into();
     store.put(bare).await;
     let findings = store.json(&["doctor"]).await;
     let sample = of(&findings, "sample");
