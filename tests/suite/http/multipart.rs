@@ -1,4 +1,4 @@
-//! The FAQ's recipe for uploads, whose repeats have another boundary.
+//! The recipe of `Http::fingerprint` for uploads, whose repeats have another boundary.
 
 use bytes::Bytes;
 use http::Request;
@@ -8,12 +8,15 @@ use super::site::everywhere;
 
 include!("multipart/recipe.rs");
 
-const PAGE: &str = include_str!("../../../docs/guide/faq.md");
+const SOURCE: &str = include_str!("../../../src/http/mod.rs");
 const RECIPE: &str = include_str!("multipart/recipe.rs");
 
 #[test]
-fn the_faq_has_this_code() {
-    assert!(PAGE.contains(RECIPE), "copy tests/suite/http/multipart/recipe.rs into the page");
+fn the_documentation_has_this_code() {
+    let commented =
+        |line: &str| format!("    ///{}{line}\n", if line.is_empty() { "" } else { " " });
+    let recipe: String = RECIPE.lines().map(commented).collect();
+    assert!(SOURCE.contains(&recipe), "copy tests/suite/http/multipart/recipe.rs into it");
 }
 
 /// A form with one file.
