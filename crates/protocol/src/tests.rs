@@ -265,3 +265,24 @@ fn an_earlier_bound_of_store_time_is_valid_until_a_clock_jumps() {
     assert_eq!(next(at(51_900, 1_900)).least, 0);
     assert_eq!(next(at(51_900, 900)).least, -900);
 }
+
+#[test]
+fn each_kind_of_write_has_its_own_name() {
+    let names: std::collections::BTreeSet<_> = Kind::ALL.map(Kind::name).into();
+    assert_eq!(names.len(), Kind::ALL.len());
+}
+
+#[test]
+fn a_step_adds_one_to_those_in_the_record() {
+    let step = write(Kind::Step, Condition::held_by(ME), pending(ME));
+    for (before, after) in [(None, 1), (Some(2), 3)] {
+        let before = RecordMeta { steps: before, ..pending(ME) };
+        assert_eq!(step.applied_to(Some(&before)).steps, Some(after));
+    }
+}
+
+#[test]
+fn a_condition_has_the_terms_of_all_its_alternatives() {
+    let terms: Vec<_> = Condition::held_by_or_absent(ME).terms().copied().collect();
+    assert_eq!(terms, [Term::Owner(ME), Term::Status(Status::Pending), Term::Absent]);
+}

@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use super::*;
 use crate::condition::Condition;
 use crate::machine::{ReadResult, WriteResult};
@@ -77,6 +79,19 @@ fn a_process_that_does_not_know_store_time_reads_before_it_writes() {
     let unaware = Now { known: Known::Nothing, ..now() };
     let read = acquisition().start(unaware, FirstRequest::Write);
     assert!(matches!(read, Command::Read { is_consistent: true, .. }), "{read:?}");
+}
+
+#[test]
+fn a_process_that_learns_no_store_time_reads_three_times() {
+    let unaware = Now { known: Known::Nothing, ..now() };
+    let mut acquisition = acquisition();
+    let mut command = acquisition.start(unaware, FirstRequest::Write);
+    for _ in 0..3 {
+        assert!(matches!(command, Command::Read { .. }), "{command:?}");
+        let outcome = Outcome::Read(ReadResult::Found(Some(pending(OTHER))));
+        command = acquisition.replied(unaware, &Reply { outcome, is_in_doubt: false, time: None });
+    }
+    assert_eq!(command, nothing(Reason::NoStoreTime));
 }
 
 #[test]
@@ -425,6 +440,35 @@ fn a_read_that_ends_a_transaction_begins_no_other_write() {
 }
 
 #[test]
+fn a_version_that_is_not_confirmed_as_replaced_in_time_leaves_the_transaction_unknown() {
+    let mut acquisition = in_doubt(None);
+    let _ = sent(acquisition.end(now(), Reason::TimedOut));
+    let late = after(Duration::from_secs(20));
+    let end = acquisition.replied(late, &reply(WriteResult::Rejected(None)));
+    assert_eq!(end, done(CallResult::Unknown));
+}
+
+#[test]
+fn an_absent_record_leaves_a_transaction_in_doubt() {
+    let mut acquisition = in_doubt(Some(record(OTHER, State::Failed)));
+    acquisition.knowledge.see(None);
+    assert!(acquisition.knowledge.no_completion().is_none());
+}
+
+#[test]
+fn the_version_that_a_hooks_commit_in_doubt_requires_is_replaced() {
+    let minute = after(Duration::from_secs(60));
+    let rules = Rules { reconciles: true, ..rules() };
+    let mut acquisition = Acquisition::new(ME, Goal::Own, rules, minute);
+    acquisition.knowledge.see(Some(pending(OTHER)));
+    let commit = sent(acquisition.resolved(minute, Resolution::Committed));
+    assert_eq!(commit.kind, Kind::ResolveByCommit);
+    acquisition.knowledge.mark_unknown(&commit);
+    let write = sent(acquisition.end(minute, Reason::TimedOut));
+    assert_eq!(write.kind, Kind::Supersede);
+}
+
+#[test]
 fn a_call_waits_during_the_pause_for_another_owner_if_it_cannot_hold_the_key() {
     let in_progress = InProgress::Wait { timeout: Duration::from_secs(10) };
     let rules = Rules { in_progress, ..rules() };
@@ -435,9 +479,11 @@ fn a_call_waits_during_the_pause_for_another_owner_if_it_cannot_hold_the_key() {
     let rejected = reply(WriteResult::Rejected(Some(pending(OTHER))));
     assert!(matches!(acquisition.replied(now(), &rejected), Command::Pause { .. }));
     assert!(acquisition.is_waiting());
+    assert!((&Mutex::new(acquisition.clone())).is_waiting());
     acquisition.knowledge.see(None);
     acquisition.knowledge.send(&create);
     assert!(!acquisition.is_waiting());
+    assert!(!(&Mutex::new(acquisition)).is_waiting());
 }
 
 #[test]

@@ -362,6 +362,52 @@ fn an_execution_without_a_record_does_not_commit_again_after_a_dropped_commit() 
 }
 
 #[test]
+fn an_answer_beside_a_commit_in_doubt_is_unknown() {
+    let unknown = completed(CompletionEnd::Unknown);
+    let mut tenure = tenure(false);
+    let commit = sent(tenure.commit(now(), a_second()));
+    tenure.knowledge.mark_unknown(&commit);
+    assert_eq!(completed_with(tenure, &reply(WriteResult::Applied)), unknown);
+    let lost = released_with(with_commit_in_doubt(), &rejected(Some(pending(OTHER))));
+    assert_eq!(lost, failed(FailureEnd::Unknown));
+}
+
+#[test]
+fn only_a_commit_without_a_record_is_applied_over_a_later_attempt_that_was_released() {
+    let later = RecordMeta { attempt: 2, ..record(OTHER, State::Released) };
+    let mut unprotected = tenure(false);
+    let _ = sent(unprotected.commit(now(), a_second()));
+    let again = sent(unprotected.replied(now(), &rejected(Some(later.clone()))));
+    assert_eq!((again.kind, again.record.attempt), (Kind::Commit, 2));
+    assert!(again.condition.holds(Some(&later)));
+    let lost = committed_with(tenure(true), &rejected(Some(later.clone())));
+    assert_eq!(lost, committed(Over::LeaseLost));
+    let lost = released_with(tenure(false), &rejected(Some(later)));
+    assert_eq!(lost, failed(FailureEnd::LeaseLost));
+}
+
+#[test]
+fn near_its_end_a_lease_is_renewed_after_half_of_what_is_left() {
+    let (at, tenure) = (after(Duration::from_secs(24)), tenure(true));
+    let left = at.left(tenure.runs_until().unwrap());
+    assert!(!left.is_zero() && left < Duration::from_secs(10));
+    assert_eq!(Renewals::new(&tenure, at).unwrap().1, left / 2);
+}
+
+#[test]
+fn a_tenure_has_the_attempt_of_its_grant_and_does_not_wait_for_another_owner() {
+    let mut tenure = tenure(true);
+    tenure.attempts.number = 2;
+    assert_eq!(tenure.attempt(), 2);
+    assert!(!tenure.is_waiting());
+}
+
+#[test]
+fn the_item_of_a_step_is_kept_a_week_longer_than_its_record() {
+    assert_eq!(STEP_ITEM_MARGIN.as_secs(), 604_800);
+}
+
+#[test]
 fn a_failure_whose_record_was_deleted_leaves_nothing() {
     let mut tenure = tenure(true);
     tenure.steps.were_sent = true;
