@@ -286,3 +286,12 @@ fn a_condition_has_the_terms_of_all_its_alternatives() {
     let terms: Vec<_> = Condition::held_by_or_absent(ME).terms().copied().collect();
     assert_eq!(terms, [Term::Owner(ME), Term::Status(Status::Pending), Term::Absent]);
 }
+
+#[test]
+fn an_acquisition_without_a_response_may_still_be_applied() {
+    let mut knowledge = Knowledge::new(ME);
+    knowledge.send(&acquire());
+    let outcome = Outcome::Write(WriteResult::Unknown(Cause::Outage));
+    knowledge.learn(&Reply { outcome, is_in_doubt: false, time: None }, Some(&acquire()));
+    assert!(knowledge.may_hold_key() && !knowledge.is_settled());
+}
