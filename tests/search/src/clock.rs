@@ -5,9 +5,9 @@ use dynamodb_idempotency_protocol::time::{
     Known, Learned, Local, Now, StoreTime, Timestamp, Uptime,
 };
 
-/// The length of a tick, in ms. It is not a whole number of seconds, so how far a `Date` is behind store time
-/// differs from tick to tick.
-pub(crate) const TICK: i64 = 4_700;
+/// The length of a tick, in ms. It is not a whole number of seconds, so a `Date` is alternately 0.1 and 0.6 seconds
+/// behind store time.
+pub(crate) const TICK: i64 = 4_500;
 
 /// Store time at the start, in ms.
 const EPOCH: i64 = 1_000_000_100;
