@@ -153,6 +153,12 @@ impl Write {
         self.kind.form()
     }
 
+    /// Whether this record is the version that the write leaves. If the record has rejected the write, an earlier try of
+    /// it was applied, or the same write of another call.
+    pub(crate) fn has_left(&self, record: &RecordMeta) -> bool {
+        record.version() == self.record.version()
+    }
+
     /// The record after the write was applied to `record`.
     pub fn applied_to(&self, record: Option<&RecordMeta>) -> RecordMeta {
         match (self.form(), record) {

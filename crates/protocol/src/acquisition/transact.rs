@@ -162,7 +162,7 @@ impl Acquisition {
             WriteResult::Rejected(None) if now.is_over(self.budget) => done(CallResult::Unknown),
             WriteResult::Rejected(None) => self.read(now),
             // An earlier try of this write, or the same one of another call, was applied.
-            WriteResult::Rejected(Some(seen)) if seen.version() == write.record.version() => {
+            WriteResult::Rejected(Some(seen)) if write.has_left(seen) => {
                 self.knowledge.rule_out(&write.condition);
                 self.end_transaction(now)
             }

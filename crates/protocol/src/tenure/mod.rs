@@ -724,11 +724,11 @@ impl Tenure {
                 | Purpose::LookForCommitOfStopped { .. } => self.unheld(purpose),
             },
             WriteResult::Rejected(Some(_)) => self.after_record(now, Some(write), purpose),
-            // There is no record, so nothing has to be changed.
-            WriteResult::Rejected(None) if matches!(purpose, Purpose::Fail { .. }) => {
-                self.deleted(purpose)
-            }
-            WriteResult::Rejected(None) => self.read(now, Some(write), purpose),
+            WriteResult::Rejected(None) => match purpose {
+                // There is no record, so nothing has to be changed.
+                Purpose::Fail { is_in_doubt, .. } => self.deleted(is_in_doubt),
+                _ => self.read(now, Some(write), purpose),
+            },
             // If an earlier try may still be applied, it is closed off.
             WriteResult::ItemsRejected(()) if is_broken(FaultPoint::RefusedInDoubt) => {
                 not_applied(NoCompletion::unproved())
@@ -761,6 +761,7 @@ impl Tenure {
         if let Some(write) = self.completion_over_released(write.as_deref()) {
             return self.send(now, write, purpose);
         }
+        let seen = self.knowledge.seen().record();
         let own = self.knowledge.own().map(|own| (own.state, own.completed_at));
         match own {
             Some((State::Completed, completed_at)) => match purpose {
@@ -787,11 +788,16 @@ impl Tenure {
                 Purpose::LookForCommitOfStopped { .. } => self.over(purpose, Over::Unknown),
             },
             // An earlier try of an undo was applied. It leaves the record to an id that no call has.
-            None if self.shows(write.as_deref()) => self.unheld(purpose),
-            None if self.knowledge.seen().record().is_some() => self.lost(now, purpose),
+            None if seen
+                .zip(write.as_deref())
+                .is_some_and(|(seen, write)| write.has_left(seen)) =>
+            {
+                self.unheld(purpose)
+            }
+            None if seen.is_some() => self.lost(now, purpose),
             // There is no record: it was deleted.
             None => match purpose {
-                Purpose::Fail { .. } => self.deleted(purpose),
+                Purpose::Fail { is_in_doubt, .. } => self.deleted(is_in_doubt),
                 Purpose::CloseOff { .. }
                 | Purpose::CloseOffByEnding { .. }
                 | Purpose::LookForCommit { .. } => self.unheld(purpose),
@@ -834,17 +840,8 @@ impl Tenure {
     }
 
     /// Ends the write of a failure whose record was deleted.
-    fn deleted(&mut self, purpose: Purpose) -> Command {
-        self.unheld(match purpose {
-            Purpose::Fail { is_in_doubt, .. } => Purpose::Fail { leaves: Left::Free, is_in_doubt },
-            other => other,
-        })
-    }
-
-    /// Whether the record that was seen last is the one that this write leaves.
-    fn shows(&self, write: Option<&Write>) -> bool {
-        let seen = self.knowledge.seen().record().map(RecordMeta::version);
-        write.is_some_and(|write| seen == Some(write.record.version()))
+    fn deleted(&mut self, is_in_doubt: bool) -> Command {
+        self.unheld(Purpose::Fail { leaves: Left::Free, is_in_doubt })
     }
 
     /// Ends a request of an owner that no longer holds the record.
