@@ -1,7 +1,5 @@
 //! Liveness: if nothing fails after a state and time passes, every call ends and the key is free again.
 
-use std::sync::Arc;
-
 use crate::model::{Move, SEATS, State};
 use crate::process::{Acquiring, Does, Phase, Process, Slot, Task};
 use crate::rows::{Role, Row, Work};
@@ -35,7 +33,7 @@ pub(crate) fn fails(
         ..row.roles[0]
     };
     row.roles[row.roles.len() - 1] = role;
-    state.slots[last] = Arc::new(Slot::new(Process::new(&row, &role)));
+    state.slots[last] = Slot::of(Process::new(&row, &role));
     match settle(state, &row, note) {
         Ok(state) if is_locked_out(&state) => Some("the key does not come free"),
         Ok(_) => None,

@@ -80,7 +80,7 @@ impl State {
                 Some(role) => Process::new(row, role),
                 None => Process::finished(crate::process::Fate::default()),
             };
-            Arc::new(Slot::new(process))
+            Slot::of(process)
         });
         Self {
             tick: 0,
@@ -133,7 +133,7 @@ impl State {
             let is_caught = Place::ALL.iter().any(|place| process.request(*place).is_some());
             if is_caught && !process.is_stalled {
                 stalled.faults = stalled.faults.checked_sub(1)?;
-                *slot = Arc::new(Slot::new(Process { is_stalled: true, ..process.clone() }));
+                *slot = Slot::of(Process { is_stalled: true, ..process.clone() });
             }
         }
         Some(stalled)
@@ -381,7 +381,7 @@ impl State {
     fn with_clock(mut self, seat: usize, change: impl FnOnce(&mut Clock)) -> Self {
         let mut process = self.process(seat).clone();
         change(&mut process.clock);
-        self.slots[seat] = Arc::new(Slot::new(process));
+        self.slots[seat] = Slot::of(process);
         self
     }
 }

@@ -1,9 +1,12 @@
 //! A process: one caller with its clocks. The caller acquires the key, and then runs its handler.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::hash::hash;
+use crate::hash::{BuildAsIs, hash};
 use crate::rows::{Role, Row};
 use crate::store::{Item, Wire};
 use dynamodb_idempotency_protocol::time::{Deadline, Local, Timestamp};
@@ -272,17 +275,31 @@ impl Execution {
     }
 }
 
-/// A process with its hash, shared by all states that have it.
+/// A process with its hash, shared by the states that have it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) process: Process,
     hash: u64,
 }
 
+/// How many slots a thread keeps to share them.
+const MAX_KEPT: usize = 1 << 16;
+
+thread_local! {
+    static KEPT: RefCell<HashMap<u64, Arc<Slot>, BuildAsIs>> = RefCell::default();
+}
+
 impl Slot {
-    pub(crate) fn new(process: Process) -> Self {
+    /// Few processes are new: most states differ from others only in how they combine them.
+    pub(crate) fn of(process: Process) -> Arc<Self> {
         let hash = hash(&process);
-        Self { process, hash }
+        KEPT.with_borrow_mut(|kept| {
+            if kept.len() == MAX_KEPT {
+                kept.clear();
+            }
+            let slot = kept.entry(hash).or_insert_with(|| Arc::new(Self { process, hash }));
+            Arc::clone(slot)
+        })
     }
 }
 

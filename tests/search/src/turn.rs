@@ -1,8 +1,6 @@
 //! One move of a process, as the library's driver takes it. It passes a result to the machine, and keeps
 //! the machine's next command.
 
-use std::sync::Arc;
-
 use crate::clock::store_time;
 use crate::model::{State, owner};
 use crate::oracle::{MAX_UNHEARD, is_definite};
@@ -34,7 +32,7 @@ impl<'a> Turn<'a> {
 
     pub(crate) fn done(mut self) -> State {
         self.process.is_stalled = false;
-        self.state.slots[self.seat] = Arc::new(Slot::new(self.process));
+        self.state.slots[self.seat] = Slot::of(self.process);
         self.state
     }
 
