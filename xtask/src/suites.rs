@@ -56,9 +56,18 @@ pub(crate) fn run_one_pool(workspace: &Workspace) -> Result<bool> {
 /// Every state of the machines, as they are shipped. Then the broken rules that are found only after millions of
 /// states.
 pub(crate) fn run_search(workspace: &Workspace) -> Result<bool> {
-    let package = ["--profile", "search", "--package", "protocol-search"];
-    let mut shipped =
-        workspace.cargo(["run"].into_iter().chain(package).chain(["--no-default-features"]));
-    let mut deep = workspace.cargo(["test"].into_iter().chain(package).chain(["--", "--ignored"]));
-    Ok(succeeds(&mut shipped)? && succeeds(&mut deep)?)
+    let deep = [&["test"], SEARCH, &["--", "--ignored"]].concat();
+    Ok(search(workspace, &[])? && succeeds(&mut workspace.cargo(deep))?)
+}
+
+/// The rows that have too many states for each change.
+pub(crate) fn run_weekly_search(workspace: &Workspace) -> Result<bool> {
+    search(workspace, &["--", "--weekly"])
+}
+
+const SEARCH: &[&str] = &["--profile", "search", "--package", "protocol-search"];
+
+fn search(workspace: &Workspace, args: &[&str]) -> Result<bool> {
+    let command = [&["run"], SEARCH, &["--no-default-features"], args].concat();
+    succeeds(&mut workspace.cargo(command))
 }

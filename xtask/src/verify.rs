@@ -1,7 +1,8 @@
 //! `cargo xtask verify`: the one list of checks, from formatting to the functions end to end.
 //!
 //! Steps that build nothing come first. Of the rest, steps with the same features are adjacent, and
-//! no step changes `RUSTFLAGS`: otherwise the AWS SDK would be built again.
+//! no step changes `RUSTFLAGS`: otherwise the AWS SDK would be built again. `infra` needs one core and nothing of
+//! cargo's, so it runs beside the others.
 
 mod commands;
 mod deny;
@@ -13,7 +14,12 @@ pub(crate) mod promise;
 mod senders;
 mod wheel;
 
-use std::process::Command;
+use std::{
+    env,
+    fs::{self, File},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
 
 use anyhow::{Result, ensure};
 
@@ -31,6 +37,8 @@ use promise::Promise;
 struct Check {
     name: String,
     action: Action,
+    /// Takes too long for each change: runs only if it is named, as in `.github/workflows/weekly.yml`.
+    is_weekly: bool,
 }
 
 enum Action {
@@ -62,9 +70,19 @@ impl Outcome {
 pub(crate) fn run(options: &VerifyOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let checks = chosen(checks(&workspace.features), &options.names)?;
+    // Without `--keep-going`, it would be stopped halfway when another check fails.
+    let has_others = options.keep_going && checks.len() > 1 && infra::missing().is_none();
+    let mut beside = match checks.iter().find(|check| has_others && check.name == BESIDE) {
+        Some(_) => Some(Beside::start(&workspace)?),
+        None => None,
+    };
     let (mut failed, mut left_out) = (Vec::new(), Vec::new());
     for check in checks {
-        match run_one(&check, &workspace, options) {
+        let result = match beside.take_if(|_| check.name == BESIDE) {
+            Some(beside) => beside.finish()?,
+            None => run_one(&check, &workspace, options),
+        };
+        match result {
             CheckResult::Passed => {}
             CheckResult::LeftOut => left_out.push(check.name),
             CheckResult::Failed => {
@@ -79,10 +97,39 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// Returns all checks, or the selected ones: by name, or by a part of the name if no check has that name.
+/// The check that runs beside the others.
+const BESIDE: &str = "infra";
+
+/// A check in a process of its own, whose output is kept until it is asked for.
+struct Beside {
+    process: Child,
+    output: PathBuf,
+}
+
+impl Beside {
+    fn start(workspace: &Workspace) -> Result<Self> {
+        let output = workspace.target.join(BESIDE).with_extension("log");
+        let file = File::create(&output)?;
+        let mut command = Command::new(env::current_exe()?);
+        command.args(["verify", BESIDE]).stdin(Stdio::null());
+        command.stdout(file.try_clone()?).stderr(file);
+        Ok(Self { process: command.spawn()?, output })
+    }
+
+    /// Waits for its end, and prints its output.
+    fn finish(mut self) -> Result<CheckResult> {
+        let passed = self.process.wait()?.success();
+        print!("{}", String::from_utf8_lossy(&fs::read(&self.output)?));
+        Ok(if passed { CheckResult::Passed } else { CheckResult::Failed })
+    }
+}
+
+/// Returns the checks of each change, or the selected ones: by name, or by a part of the name if no check has that
+/// name.
 fn chosen(checks: Vec<Check>, asked: &[String]) -> Result<Vec<Check>> {
     let names: Vec<_> = checks.iter().map(|check| check.name.replace('`', "")).collect();
-    let mut wanted = vec![asked.is_empty(); names.len()];
+    let mut wanted: Vec<_> =
+        checks.iter().map(|check| asked.is_empty() && !check.is_weekly).collect();
     for word in asked.iter().map(|word| word.replace('`', "")) {
         let whole = names.contains(&word);
         let fits = |name: &String| if whole { *name == word } else { name.contains(&word) };
@@ -157,6 +204,7 @@ fn checks(features: &[String]) -> Vec<Check> {
     checks.extend(promise::ALL.iter().map(|promise| Check {
         name: format!("promise: {}", promise.name),
         action: Action::Promise(promise),
+        is_weekly: false,
     }));
     checks.extend([
         check("the core's crates", promise::check_core_crates),
@@ -167,10 +215,6 @@ fn checks(features: &[String]) -> Vec<Check> {
         check("advisories", deny::advisories),
         check("openapi", openapi::check),
         check("webhooks", senders::check),
-        check("infra", |workspace| match infra::missing() {
-            Some(missing) => Ok(Outcome::Skipped(missing)),
-            None => infra::check(workspace).map(Outcome::of),
-        }),
         clippy("clippy", &["--workspace", "--all-targets", "--all-features"]),
         check("docs", |workspace| {
             let args = ["doc", "--workspace", "--no-deps", "--all-features"];
@@ -182,7 +226,7 @@ fn checks(features: &[String]) -> Vec<Check> {
     let alone_too = features.iter().filter(|feature| *feature != NEVER_ALONE);
     checks.extend(alone_too.map(|feature| {
         let name = format!("clippy, only `{feature}`");
-        clippy(&name, &[&alone[..], &["--features", feature.as_str()]].concat())
+        weekly(clippy(&name, &[&alone[..], &["--features", feature.as_str()]].concat()))
     }));
     checks.extend([
         passes("doc tests", suites::run_doc_tests),
@@ -195,27 +239,37 @@ fn checks(features: &[String]) -> Vec<Check> {
         passes("schedules", suites::run_schedules),
         passes("the SDK's own HTTP client", suites::run_one_pool),
         passes("every state", suites::run_search),
+        weekly(passes("every state, to the weekly bounds", suites::run_weekly_search)),
         check("playground", |workspace| match playground::missing() {
             Some(missing) => Ok(Outcome::Skipped(missing)),
             None => playground::check(workspace).map(Outcome::of),
         }),
         passes("kills", torture::run_short),
+        check(BESIDE, |workspace| match infra::missing() {
+            Some(missing) => Ok(Outcome::Skipped(missing)),
+            None => infra::check(workspace).map(Outcome::of),
+        }),
+        // After `infra`: both install the SAM CLI.
         passes("e2e", |_| e2e::run(&E2eOptions::default())),
     ]);
     checks
 }
 
 fn passes(name: &str, run: fn(&Workspace) -> Result<bool>) -> Check {
-    Check { name: name.into(), action: Action::Passes(run) }
+    Check { name: name.into(), action: Action::Passes(run), is_weekly: false }
 }
 
 fn check(name: &str, run: fn(&Workspace) -> Result<Outcome>) -> Check {
-    Check { name: name.into(), action: Action::Run(run) }
+    Check { name: name.into(), action: Action::Run(run), is_weekly: false }
 }
 
 fn cargo(name: &str, args: &[&str]) -> Check {
     let args = args.iter().copied().map(String::from).collect();
-    Check { name: name.into(), action: Action::Cargo(args) }
+    Check { name: name.into(), action: Action::Cargo(args), is_weekly: false }
+}
+
+fn weekly(check: Check) -> Check {
+    Check { is_weekly: true, ..check }
 }
 
 /// `-D warnings` goes to clippy alone and reaches workspace members only: dependencies stay built.
@@ -275,7 +329,9 @@ mod tests {
         );
         let error = names(&["links", "lniks"]).unwrap_err().to_string();
         assert!(error.contains("\"lniks\""), "{error}");
-        assert!(names(&[]).unwrap().len() > 10);
+        let unasked = names(&[]).unwrap();
+        assert!(unasked.len() > 10);
+        assert!(!unasked.iter().any(|name| name.contains("clippy, only")), "{unasked:?}");
     }
 
     #[test]
