@@ -85,20 +85,24 @@ const ITS_OWN: [&str; 10] = [
 /// Names the crates of the core.
 const CORE_CRATES: &str = "xtask/core-crates.txt";
 
-/// Returns all dependencies of these features, on all platforms.
+/// Returns all dependencies of a package with these features, on all platforms.
 fn tree(workspace: &Workspace, package: &str, features: &[&str]) -> Result<String> {
-    let args =
-        ["tree", "--package", package, "-e", "normal", "--prefix", "none", "--target", "all"];
-    let mut command = workspace.cargo(args.iter().chain(features).copied());
+    tree_of(workspace, &[&["--package", package], features].concat())
+}
+
+fn tree_of(workspace: &Workspace, selection: &[&str]) -> Result<String> {
+    let args = ["tree", "-e", "normal", "--prefix", "none", "--target", "all"];
+    let mut command = workspace.cargo(args.iter().chain(selection).copied());
     println!("    {}", describe(&command));
     let tree = output(&mut command)?;
     ensure!(names(&tree).any(|name| name == ALWAYS_PRESENT), "{ALWAYS_PRESENT} is not in the tree");
     Ok(tree)
 }
 
-/// Returns how many crates these features depend on.
-pub(crate) fn crates(workspace: &Workspace, features: &[&str]) -> Result<usize> {
-    Ok(below(&tree(workspace, PACKAGE, features)?).len())
+/// Returns the names of the crates below what is selected.
+pub(crate) fn crates(workspace: &Workspace, selection: &[&str]) -> Result<BTreeSet<String>> {
+    let tree = tree_of(workspace, selection)?;
+    Ok(names(&tree).skip(1).map(str::to_owned).collect())
 }
 
 /// Checks that the core's list of crates has not changed.
