@@ -19,8 +19,25 @@ use crate::store::schema::TableSchema;
 const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
 
 impl Table {
-    /// Returns whether this request created the table.
+    /// Returns whether this call created the table. For a table that exists, the permission to create it is not
+    /// needed.
     pub(crate) async fn create_table(&self) -> Result<bool, Error> {
+        let is_new = !self.exists().await? && self.create().await?;
+        self.wait_until_active().await?;
+        self.enable_ttl().await?;
+        Ok(is_new)
+    }
+
+    async fn exists(&self) -> Result<bool, Error> {
+        match self.client.describe_table().table_name(&self.name).send().await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == Some("ResourceNotFoundException") => Ok(false),
+            Err(error) => Err(self.explained(error)),
+        }
+    }
+
+    /// Returns whether this request created the table.
+    async fn create(&self) -> Result<bool, Error> {
         let mut request = self
             .client
             .create_table()
@@ -34,14 +51,12 @@ impl Table {
                 .attribute_definitions(definition.map_err(incomplete)?)
                 .key_schema(element.build().map_err(incomplete)?);
         }
-        let is_new = match request.send().await {
-            Ok(_) => true,
-            Err(error) if error.code() == Some("ResourceInUseException") => false,
-            Err(error) => return Err(self.explained(error)),
-        };
-        self.wait_until_active().await?;
-        self.enable_ttl().await?;
-        Ok(is_new)
+        match request.send().await {
+            Ok(_) => Ok(true),
+            // Another process has created it meanwhile.
+            Err(error) if error.code() == Some("ResourceInUseException") => Ok(false),
+            Err(error) => Err(self.explained(error)),
+        }
     }
 
     async fn wait_until_active(&self) -> Result<(), Error> {

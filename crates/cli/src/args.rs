@@ -10,7 +10,7 @@ use dynamodb_idempotency::signals::hashed_key;
 use dynamodb_idempotency::{Error, Scope};
 
 use crate::failure::Failure;
-use crate::resume::Resume;
+use crate::resume::{MARK, Resume};
 
 /// Checks a table of dynamodb-idempotency, shows its records, and releases stuck keys.
 #[derive(Debug, Parser)]
@@ -390,13 +390,14 @@ impl Scan {
         Self { resume: None, ..self.clone() }
     }
 
-    /// The mark of the places of this scan: a short hash of the command, the tables and the scope.
-    pub(crate) fn mark(&self) -> Result<String, Failure> {
+    /// The mark of the places of this scan: a short hash of the command, the tables and the scope. Another one follows
+    /// of what distinguishes the table from others of its name, if that is known.
+    pub(crate) fn mark(&self, table: Option<&str>) -> Result<String, Failure> {
         let scope = self.scope()?;
         let scope = scope.as_ref().map_or("", Scope::as_str);
-        let mut hash = hashed_key(&format!("{}\0{scope}", self.of));
-        hash.truncate(8);
-        Ok(hash)
+        let short = |text: &str| hashed_key(text)[..MARK].to_owned();
+        let names = short(&format!("{}\0{scope}", self.of));
+        Ok(names + &table.map(short).unwrap_or_default())
     }
 
     /// The scope of keys that are named. Nothing is scanned for them.

@@ -1,6 +1,6 @@
 //! `idempotency block`
 
-use std::io::{BufRead, IsTerminal};
+use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,6 +20,14 @@ use crate::{interrupt, output, record};
 /// Printed when the signal comes.
 const INTERRUPTED: &str = "interrupted: the keys in flight are finished first. To block the others, run the same command again. \
                            A second interrupt ends the program at once";
+
+/// Some programs write it at the beginning of a file.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// White space, or a character without width that nobody sees in a file.
+fn is_white(char: char) -> bool {
+    char.is_whitespace() || matches!(char, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+}
 
 /// How many keys are written at once.
 const AT_ONCE: usize = 16;
@@ -95,23 +103,23 @@ pub(crate) async fn run(
             "existing": summaries(&existing),
         });
         not_done.document(&mut document);
-        output::document(document)?;
+        output::document(document);
     } else {
         for (records, verb) in [(&replaced, "had"), (&existing, "has")] {
             for record in records {
                 let name = named(&record.scope, &record.key);
-                output::line(format!("{name} {verb} a record: {}", record::state(record)))?;
+                output::line(format!("{name} {verb} a record: {}", record::state(record)));
             }
         }
         for line in not_done.lines("blocked") {
-            output::line(line)?;
+            output::line(line);
         }
         let keys = count(blocked, "key is", "keys are");
         let replaced = match replaced.len() {
             0 => String::new(),
             number => format!(" ({number} in place of a record)"),
         };
-        output::line(format!("{keys} blocked{replaced}, {} had a record", existing.len()))?;
+        output::line(format!("{keys} blocked{replaced}, {} had a record", existing.len()));
     }
     // A second run finds what the first one has blocked.
     not_done.end(names.len(), "blocked")?;
@@ -171,20 +179,55 @@ async fn typed() -> Result<Vec<String>, Failure> {
         let message = "name the keys, or pass them on standard input, one on each line";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let read = move || input.lock().lines().collect::<Result<Vec<_>, _>>();
-    let lines = interrupt::blocking(read).await??;
-    let has_spaces = |line: &String| line.trim() != line;
-    if let Some(number) = lines.iter().position(has_spaces) {
-        let message = format!(
-            "line {} of standard input begins or ends with white space, which would be part of the key; \
-             nothing was written: remove it, or name the key as an argument",
-            number + 1
-        );
-        return Err(Failure::Usage(message));
+    let mut bytes = Vec::new();
+    let read = move || input.lock().read_to_end(&mut bytes).map(|_| bytes);
+    keys_of(&interrupt::blocking(read).await??)
+}
+
+/// The keys in a text file, of Windows too.
+fn keys_of(bytes: &[u8]) -> Result<Vec<String>, Failure> {
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+    let mut keys = Vec::new();
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let wrong = |what: &str, fix: &str| {
+            let line = index + 1;
+            let message =
+                format!("line {line} of standard input {what}; nothing was written: {fix}");
+            Failure::Usage(message)
+        };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let key = str::from_utf8(line).map_err(|_| wrong("is not UTF-8", "convert the file"))?;
+        if key.trim_matches(is_white) != key {
+            let what = "begins or ends with white space, which would be part of the key";
+            return Err(wrong(what, "remove it, or name the key as an argument"));
+        }
+        if !key.is_empty() {
+            keys.push(key.to_owned());
+        }
     }
-    let keys: Vec<_> = lines.into_iter().filter(|line| !line.is_empty()).collect();
     if keys.is_empty() {
         return Err(Failure::Usage("there is no key on standard input".to_owned()));
     }
     Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_windows_has_the_keys_that_one_sees() {
+        assert_eq!(keys_of(b"\xef\xbb\xbfa\r\n\r\nb c\nd").unwrap(), ["a", "b c", "d"]);
+    }
+
+    #[test]
+    fn a_key_that_is_not_what_one_sees_is_refused_with_its_line() {
+        for wrong in ["a\n b", "a\nb\u{a0}", "a\n\u{feff}b", "a\nb\u{200b}\n"] {
+            let message = keys_of(wrong.as_bytes()).unwrap_err().to_string();
+            assert!(message.contains("line 2") && message.contains("white space"), "{message}");
+        }
+        let message = keys_of(b"a\nb\xff").unwrap_err().to_string();
+        assert!(message.contains("line 2") && message.contains("not UTF-8"), "{message}");
+        assert!(keys_of(b"\n\r\n").is_err());
+    }
 }

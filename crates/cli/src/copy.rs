@@ -49,14 +49,17 @@ pub(crate) async fn run(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let is_dry = options.mode == CopyMode::DryRun;
-    if json && !options.yes && !is_dry {
+    if json && !options.yes && !is_dry && !options.scan.estimate {
         return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
     }
-    let source = check(from, to).await?;
+    let (source, target) = check(from, to).await?;
     let size = TableSize::described(&source);
+    let of = format!("{}\0{}", options.scan.of, describe::identity(&target));
+    let mut scan = options.scan.clone();
+    scan.of = of;
     let names = (from.admin().table_name(), to.admin().table_name());
     if options.scan.estimate || (!is_dry && !options.yes) {
-        estimate(size, options, names, json)?;
+        estimate(size, options, names, json);
     }
     if options.scan.estimate {
         return Ok(ExitCode::SUCCESS);
@@ -68,13 +71,13 @@ pub(crate) async fn run(
     }
     let copy = Copy::new(to.admin(), options);
     // A place of the second scan means that the first one has reached its end.
-    let is_second = options.scan.resume.as_ref().is_some_and(|place| !place.is_first_of_copy);
+    let is_second = scan.resume.as_ref().is_some_and(|place| !place.is_first_of_copy);
     let read = if is_second {
-        copy.scan(from, &options.scan, Select::RecordItems).await?
+        copy.scan(from, &scan, Select::RecordItems).await?
     } else {
-        let parts = copy.scan(from, &options.scan, Select::PartItems).await?;
+        let parts = copy.scan(from, &scan, Select::PartItems).await?;
         if parts.is_whole() {
-            let rest = options.scan.without_place();
+            let rest = scan.without_place();
             copy.scan(from, &rest, Select::RecordItems).await?.after(&parts)
         } else {
             parts
@@ -82,10 +85,10 @@ pub(crate) async fn run(
     };
     let (counts, left_out) = (copy.counts.into_inner(), copy.left_out.into_inner());
     if json {
-        output::document(counts.document(&left_out, &read))?;
+        output::document(counts.document(&left_out, &read));
     } else {
-        output::print(counts.text())?;
-        output::line(text_of(&read))?;
+        output::print(counts.text());
+        output::line(text_of(&read));
     }
     report(&left_out, json);
     let is_wrong = left_out.others > 0 && counts.records.is_empty() && read.is_whole();
@@ -101,8 +104,11 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses tables between which no record may be copied. Returns the description of the source.
-async fn check(from: &Idempotency, to: &Idempotency) -> Result<TableDescription, Failure> {
+/// Refuses tables between which no record may be copied. Returns their descriptions.
+async fn check(
+    from: &Idempotency,
+    to: &Idempotency,
+) -> Result<(TableDescription, TableDescription), Failure> {
     let (source, target) = (describe::required(from).await?, describe::required(to).await?);
     let (one, other) = (from.admin().table_name(), to.admin().table_name());
     if source.table_arn == target.table_arn && source.table_name == target.table_name {
@@ -124,32 +130,28 @@ async fn check(from: &Idempotency, to: &Idempotency) -> Result<TableDescription,
             )));
         }
     }
-    Ok(source)
+    Ok((source, target))
 }
 
 /// Says how long a copy takes at most at the limits, by the size of the source.
-fn estimate(
-    size: TableSize,
-    options: &Options,
-    (from, to): (&str, &str),
-    json: bool,
-) -> Result<(), Failure> {
+fn estimate(size: TableSize, options: &Options, (from, to): (&str, &str), json: bool) {
     // Both scans read the table, strongly consistent, so each unit is 4 KB.
     let reads = Estimate::of(size, options.scan.max_units).times(4);
     let units = size.write_units();
     let seconds = units.checked_div(u64::from(options.max_write_units));
     if json {
-        return output::document(json!({
+        output::document(json!({
             "items": size.items,
             "read_units": reads.units(),
             "read_seconds": reads.seconds(),
             "write_units": units,
             "write_seconds": seconds,
         }));
+        return;
     }
     let time = seconds.map_or("no limit of time".to_owned(), |it| span(Duration::from_secs(it)));
-    output::line(format!("`{from}`: {reads}"))?;
-    output::line(format!("`{to}`: at most {units} write units and {time}"))
+    output::line(format!("`{from}`: {reads}"));
+    output::line(format!("`{to}`: at most {units} write units and {time}"));
 }
 
 /// A running copy.

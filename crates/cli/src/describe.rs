@@ -30,6 +30,13 @@ pub(crate) async fn table(idempotency: &Idempotency) -> Described<TableDescripti
     Ok(described.unwrap_or_else(|| TableDescription::builder().build()))
 }
 
+/// What distinguishes a table from others of its name: in another region or account, or created later.
+pub(crate) fn identity(table: &TableDescription) -> String {
+    let arn = table.table_arn.as_deref().unwrap_or_default();
+    let created = table.creation_date_time.map(|time| time.as_nanos());
+    format!("{arn} {}", created.unwrap_or_default())
+}
+
 /// The description of a table, for commands that do not work without it.
 pub(crate) async fn required(idempotency: &Idempotency) -> Result<TableDescription, Failure> {
     table(idempotency).await.map_err(|missing| match missing {

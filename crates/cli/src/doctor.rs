@@ -33,13 +33,13 @@ pub(crate) async fn run(
     let (findings, is_reachable) = findings(idempotency, scopes).await;
     if json {
         let findings: Vec<_> = findings.iter().map(document).collect();
-        output::document(json!({"findings": findings}))?;
+        output::document(json!({"findings": findings}));
     } else {
         for finding in &findings {
             let (subject, detail) = (plain(&finding.subject), plain(&finding.detail));
-            output::line(format!("{:8} {subject}: {detail}", finding.severity))?;
+            output::line(format!("{:8} {subject}: {detail}", finding.severity));
             if let Some(fix) = &finding.fix {
-                output::line(format!("{:8} - {}", "", plain(fix)))?;
+                output::line(format!("{:8} - {}", "", plain(fix)));
             }
         }
     }
@@ -318,7 +318,7 @@ impl Checks<'_> {
             let mut result = Ok(());
             for scope in scopes {
                 if result.is_ok() {
-                    result = sample.read(admin.within(scope)).await;
+                    result = sample.read_scope(admin, scope).await;
                 }
             }
             result
@@ -373,8 +373,11 @@ const SAMPLE: &str = "sample";
 /// The exit code of every command that cannot reach DynamoDB.
 const UNAVAILABLE: u8 = 6;
 
-/// How many items of a scope are read, about; in how many parts of the table; and how many in a request.
+/// How many items are read, about; in how many parts of the table; and how many in a request.
 const SAMPLED_ITEMS: u64 = 1000;
+/// How many are read, about, while fewer than so many records of a scope are among them.
+const SAMPLED_FOR_A_SCOPE: u64 = 10_000;
+const ENOUGH_OF_A_SCOPE: u64 = 100;
 const SAMPLED_PARTS: u32 = 8;
 const SAMPLED_AT_ONCE: u32 = 64;
 
@@ -395,14 +398,43 @@ struct Sample {
     unreadable_in_all: u64,
     /// Items that are no records.
     others: u64,
+    /// The scopes of which no item was found, although the table was not read to its end, and how many items were
+    /// read.
+    unseen: Vec<(String, u64)>,
 }
 
 impl Sample {
     async fn read(&mut self, admin: Admin<'_>) -> Result<(), Error> {
+        self.read_until(admin, |_, items| items >= SAMPLED_ITEMS).await.map(drop)
+    }
+
+    async fn read_scope(&mut self, admin: Admin<'_>, scope: &Scope) -> Result<(), Error> {
+        let before = self.found();
+        let is_enough = |sample: &Self, items| {
+            let is_seen = sample.found() - before >= ENOUGH_OF_A_SCOPE;
+            items >= SAMPLED_FOR_A_SCOPE || (is_seen && items >= SAMPLED_ITEMS)
+        };
+        let (items, is_whole) = self.read_until(admin.within(scope), is_enough).await?;
+        if self.found() == before && !is_whole {
+            self.unseen.push((scope.as_str().to_owned(), items));
+        }
+        Ok(())
+    }
+
+    fn found(&self) -> u64 {
+        self.records + self.unreadable_in_all
+    }
+
+    /// Returns how many items were read, and whether these are all.
+    async fn read_until(
+        &mut self,
+        admin: Admin<'_>,
+        is_enough: impl Fn(&Self, u64) -> bool,
+    ) -> Result<(u64, bool), Error> {
         let admin = admin.page_size(Some(SAMPLED_AT_ONCE));
         let mut rest: Vec<_> = (0..SAMPLED_PARTS).map(|part| (part, None::<String>)).collect();
         let mut items = 0;
-        while !rest.is_empty() && items < SAMPLED_ITEMS {
+        while !rest.is_empty() && !is_enough(self, items) {
             let pages = rest.iter().map(|(part, after)| {
                 admin.page(*part, SAMPLED_PARTS, Select::All, after.as_deref())
             });
@@ -417,7 +449,7 @@ impl Sample {
                 self.add(admin, page).await?;
             }
         }
-        Ok(())
+        Ok((items, rest.is_empty()))
     }
 
     async fn add(&mut self, admin: Admin<'_>, page: Page) -> Result<(), Error> {
@@ -499,7 +531,9 @@ impl Sample {
             let fix = "look whether this is the right table, and whether its records are damaged";
             findings.push(Finding::warning(SAMPLE, detail).fix(fix));
         } else if listed == 0 && self.records == 0 {
-            findings.push(Finding::ok(SAMPLE, "there was no record to read"));
+            if self.unseen.is_empty() {
+                findings.push(Finding::ok(SAMPLE, "there was no record to read"));
+            }
         } else if listed == 0 {
             let mut detail = format!("{records} of {operations} can be read");
             if self.others > 0 {
@@ -508,6 +542,13 @@ impl Sample {
             }
             findings.push(Finding::ok(SAMPLE, detail));
         }
+        findings.extend(self.unseen.into_iter().map(|(scope, items)| {
+            let scope = plain(&scope);
+            Finding::ok(
+                SAMPLE,
+                format!("no record of `{scope}` is among the {items} items that were read"),
+            )
+        }));
         findings
     }
 }

@@ -118,9 +118,9 @@ pub(crate) async fn run(
             "read_units": estimate.units,
             "seconds": estimate.time.map(|time| time.as_secs()),
             "dollars": estimate.dollars(),
-        }))?;
+        }));
     } else {
-        output::line(estimate)?;
+        output::line(estimate);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -34,6 +34,10 @@ impl NotDone {
         self.stopped = Some(failure);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.failed.is_empty() && self.untried.is_empty()
+    }
+
     /// Whether the other keys are not tried.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.is_some() || self.failed.iter().any(|(_, failure)| !failure.is_of_one_key())

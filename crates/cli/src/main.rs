@@ -51,7 +51,15 @@ async fn main() -> ExitCode {
     if json {
         output::use_json();
     }
-    match interrupt::stoppable(Box::pin(run(cli))).await {
+    let ended = match (interrupt::stoppable(Box::pin(run(cli))).await, output::end()) {
+        (Ok(_), Err(failure)) => Err(failure),
+        (Err(failure), Err(of_output)) => {
+            output::remark(of_output);
+            Err(failure)
+        }
+        (ended, Ok(())) => ended,
+    };
+    match ended {
         Ok(code) => code,
         Err(failure) => {
             if json {
@@ -102,8 +110,13 @@ async fn run(mut cli: Cli) -> Result<ExitCode, Failure> {
     let is_copy = matches!(cli.command, Command::Copy { .. });
     cli.command.bind(cli.target.table.as_deref().filter(|_| !is_copy));
     match cli.command {
-        Command::Completions { shell } => manual::completions(shell, json),
-        Command::Man { folder } => manual::pages(folder.as_deref(), json),
+        Command::Completions { shell } => {
+            manual::completions(shell, json);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { folder } => {
+            manual::pages(folder.as_deref(), json).map(|()| ExitCode::SUCCESS)
+        }
         Command::Copy { from, to, dry_run, yes, max_write_units, scan } => {
             let [from, to] = [connect::valid_name(&from)?, connect::valid_name(&to)?];
             let source = connect::connect(&cli.target, from).await?;
@@ -133,11 +146,11 @@ async fn on_table(
         Command::CreateTable => {
             let is_new = idempotency.create_table().await?;
             if json {
-                output::document(json!({"created": is_new}))?;
+                output::document(json!({"created": is_new}));
             } else if is_new {
-                output::line(format!("table `{table}` was created, with its time to live on"))?;
+                output::line(format!("table `{table}` was created, with its time to live on"));
             } else {
-                output::line(format!("table `{table}` exists already; its time to live is on"))?;
+                output::line(format!("table `{table}` exists already; its time to live is on"));
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -1,7 +1,6 @@
 //! Completions and manual pages, made of the command line itself.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -11,32 +10,32 @@ use crate::args::Cli;
 use crate::failure::Failure;
 use crate::output;
 
-pub(crate) fn completions(shell: Shell, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn completions(shell: Shell, json: bool) {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut script);
-    print("script", script, json)
+    print("script", script, json);
 }
 
-fn print(name: &str, text: Vec<u8>, json: bool) -> Result<ExitCode, Failure> {
+fn print(name: &str, text: Vec<u8>, json: bool) {
     if json {
         let text = String::from_utf8_lossy(&text);
-        output::document(json!({name: text}))?;
+        output::document(json!({name: text}));
     } else {
-        output::print(text)?;
+        output::print(text);
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn pages(folder: Option<&Path>, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn pages(folder: Option<&Path>, json: bool) -> Result<(), Failure> {
     if let Some(folder) = folder {
         let made = clap_mangen::generate_to(Cli::command(), folder);
         made.map_err(|error| Failure::Other(format!("folder {}: {error}", folder.display())))?;
         if json {
-            output::document(json!({"folder": folder.display().to_string()}))?;
+            output::document(json!({"folder": folder.display().to_string()}));
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let mut page = Vec::new();
     clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-    print("page", page, json)
+    print("page", page, json);
+    Ok(())
 }

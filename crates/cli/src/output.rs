@@ -1,10 +1,11 @@
 //! Standard output and standard error, for people, programs and pipes.
 //!
-//! A reader that closes its end early, as `head` and `grep -q` do, does not change the work or the
-//! exit code: later output is dropped.
+//! An error of the standard output does not change the work: later output is dropped. A reader that closes its end
+//! early, as `head` and `grep -q` do, does not change the exit code either.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
@@ -24,37 +25,43 @@ pub(crate) fn versioned(mut document: Value) -> Value {
 }
 
 /// Prints a JSON document.
-pub(crate) fn document(document: Value) -> Result<(), Failure> {
-    line(versioned(document))
+pub(crate) fn document(document: Value) {
+    line(versioned(document));
 }
 
 /// Prints a line.
-pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
-    print(format!("{text}\n"))
+pub(crate) fn line(text: impl Display) {
+    print(format!("{text}\n"));
 }
 
 /// Prints text without adding a line break.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    if is_closed() {
-        return Ok(());
+pub(crate) fn print(text: impl AsRef<[u8]>) {
+    if has_ended() {
+        return;
     }
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-            CLOSED.store(true, Ordering::Relaxed);
-            Ok(())
-        }
-        Err(error) => Err(Failure::Other(format!("the output cannot be written: {error}"))),
+    if let Err(error) = out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+        // Nothing else sets it between the check and here.
+        drop(ENDED.set(error));
     }
 }
 
-/// Set when the reader of the standard output has closed it.
-static CLOSED: AtomicBool = AtomicBool::new(false);
+/// The first error of the standard output.
+static ENDED: OnceLock<std::io::Error> = OnceLock::new();
 
-/// Whether the reader of the standard output has closed it.
-pub(crate) fn is_closed() -> bool {
-    CLOSED.load(Ordering::Relaxed)
+/// Whether the standard output takes no more.
+pub(crate) fn has_ended() -> bool {
+    ENDED.get().is_some()
+}
+
+/// The failure of a command whose output could not be written, unless its reader has closed it.
+pub(crate) fn end() -> Result<(), Failure> {
+    match ENDED.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Other(format!("the output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Set for programs: all that is printed is JSON.

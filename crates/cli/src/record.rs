@@ -160,11 +160,11 @@ fn nearest(asked: &str, scopes: BTreeSet<String>) -> Vec<String> {
 }
 
 /// Prints the record as text or as JSON.
-pub(crate) fn show(record: &StoredRecord, hints: &Hints, json: bool) -> Result<(), Failure> {
+pub(crate) fn show(record: &StoredRecord, hints: &Hints, json: bool) {
     if json {
-        output::document(document(record))
+        output::document(document(record));
     } else {
-        output::print(text(record) + &next(record, hints))
+        output::print(text(record) + &next(record, hints));
     }
 }
 

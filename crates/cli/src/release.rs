@@ -30,7 +30,7 @@ pub(crate) async fn run(
     };
     // The user confirms exactly the record that is printed. JSON output is one document, at the end.
     if !json {
-        output::print(record::text(&record))?;
+        output::print(record::text(&record));
     }
     let warnings = record::warnings(&record);
     if !consent.force && !warnings.is_empty() {
@@ -81,12 +81,12 @@ pub(crate) async fn keys(
     }
     let done = several(admin, &records, unreadable, consent, audit, json).await?;
     if json {
-        output::document(done.document("absent", &json!(absent)))?;
+        output::document(done.document("absent", &json!(absent)));
     } else {
         for message in &absent {
-            output::line(plain(message))?;
+            output::line(plain(message));
         }
-        done.print()?;
+        done.print();
     }
     done.end(names.len())?;
     match &absent[..] {
@@ -110,14 +110,14 @@ pub(crate) async fn stuck(
     can_ask(consent, json)?;
     let Found { stuck, left_out, read } = stuck::find(idempotency, options, which).await?;
     if !json {
-        output::line(stuck::text_of(&read))?;
+        output::line(stuck::text_of(&read));
     }
     let none = NotDone::default();
     let done = several(idempotency.admin(), &stuck, none, consent, audit, json).await?;
     if json {
-        output::document(done.document("read", &stuck::document(&read)))?;
+        output::document(done.document("read", &stuck::document(&read)));
     } else {
-        done.print()?;
+        done.print();
     }
     stuck::report(&left_out, json);
     done.end(stuck.len())?;
@@ -151,11 +151,13 @@ impl Done {
         document
     }
 
-    fn print(&self) -> Result<(), Failure> {
+    fn print(&self) {
         for line in self.left.lines("released") {
-            output::line(line)?;
+            output::line(line);
         }
-        output::line(self.text())
+        if !self.counts.is_empty() || self.left.is_empty() {
+            output::line(self.text());
+        }
     }
 
     fn text(&self) -> String {
@@ -199,10 +201,10 @@ async fn several(
     let (safe, dangerous): (Vec<_>, Vec<_>) =
         records.iter().partition(|record| consent.force || record.dangers().is_empty());
     if !json {
-        output::print(stuck::text(records))?;
+        output::print(stuck::text(records));
         for record in &dangerous {
             let name = named(&record.scope, &record.key);
-            output::line(format!("left out: {name}: {}", record::warnings(record).join("; ")))?;
+            output::line(format!("left out: {name}: {}", record::warnings(record).join("; ")));
         }
     }
     for record in dangerous {
@@ -315,17 +317,17 @@ async fn report(
     audit?;
     if let Released::Changed(now) = released {
         if json {
-            output::document(json!({"release": result, "record": record::document(&now)}))?;
+            output::document(json!({"release": result, "record": record::document(&now)}));
         } else {
-            output::print(format!("\n{}", record::text(&now)))?;
+            output::print(format!("\n{}", record::text(&now)));
         }
         let message = "the record has changed meanwhile, to this: nothing was written";
         return Err(Failure::Changed(message.to_owned()));
     }
     if json {
-        output::document(json!({"release": result, "record": record::document(record)}))?;
+        output::document(json!({"release": result, "record": record::document(record)}));
     } else {
-        output::line(format!("{result}: the next request runs the operation again"))?;
+        output::line(format!("{result}: the next request runs the operation again"));
     }
     Ok(ExitCode::SUCCESS)
 }

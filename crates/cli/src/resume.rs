@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+/// How many digits of a hash are a mark, or half of one.
+pub(crate) const MARK: usize = 8;
+
 /// The parts of a scan that are not read to their end, and where each goes on; `None` at its beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Resume {
-    /// Of the command, its tables and its scope.
+    /// Of the command, the names of its tables and its scope, and of the table that was scanned, if it was described.
     pub(crate) mark: String,
     /// Whether the scan is the first of `copy`, of items that belong to records.
     pub(crate) is_first_of_copy: bool,
@@ -20,6 +23,11 @@ impl Resume {
     pub(crate) fn of(mark: String, parts: u32) -> Self {
         let rest = (0..parts).map(|part| (part, None)).collect();
         Self { mark, is_first_of_copy: false, parts, rest }
+    }
+
+    /// Whether a scan with this mark may continue here. A table that could not be described is compared by its name.
+    pub(crate) fn is_of(&self, mark: &str) -> bool {
+        self.mark.starts_with(mark) || mark.starts_with(&self.mark)
     }
 }
 
@@ -49,7 +57,8 @@ impl FromStr for Resume {
 
 fn read(text: &str) -> Option<Resume> {
     let (mark, text) = text.split_once('-')?;
-    let is_mark = mark.len() == 8 && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_mark =
+        [MARK, 2 * MARK].contains(&mark.len()) && mark.bytes().all(|byte| byte.is_ascii_hexdigit());
     let (is_first_of_copy, text) = match text.strip_prefix('a') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -81,6 +90,15 @@ mod tests {
         assert_eq!(Resume::of("0123abcd".to_owned(), 2).to_string(), "0123abcd-2.0:.1:");
         let first = "0123abcd-a2.0:.1:";
         assert_eq!(first.parse::<Resume>().unwrap().to_string(), first);
+    }
+
+    #[test]
+    fn a_place_is_of_one_table_as_far_as_that_is_known() {
+        let place = |mark: &str| Resume::of(mark.to_owned(), 1);
+        assert!(place("0123abcd").is_of("0123abcd") && place("0123abcd").is_of("0123abcd00000001"));
+        assert!(place("0123abcd00000001").is_of("0123abcd"));
+        assert!(!place("0123abcd00000001").is_of("0123abcd00000002"));
+        assert!(!place("0123abcd").is_of("0123abce00000001"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aws_sdk_dynamodb::types::TableDescription;
 use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Page, Select};
 use futures_util::future::join_all;
@@ -16,7 +17,7 @@ use crate::estimate::{Estimate, TableSize};
 use crate::failure::Failure;
 use crate::resume::Resume;
 use crate::words::span;
-use crate::{interrupt, output};
+use crate::{describe, interrupt, output};
 
 /// Printed when the signal comes.
 const INTERRUPTED: &str = "interrupted: the requests in flight are finished first, then the place to continue at (--resume) is \
@@ -149,9 +150,11 @@ pub(crate) async fn scan_after(
         Some(scope) if !is_first_of_copy => admin.within(scope),
         _ => admin,
     };
-    let mark = options.mark()?;
+    // Without the permission to describe the table, only a count is shown, and a place is bound to its name.
+    let table = describe::table(idempotency).await.ok();
+    let mark = options.mark(table.as_ref().map(describe::identity).as_deref())?;
     let resume = match options.resume.clone() {
-        Some(resume) if resume.mark != mark => {
+        Some(resume) if !resume.is_of(&mark) => {
             let message = "--resume has a place of another command, table or scope: pass those with \
                            which it was printed";
             return Err(Failure::Usage(message.to_owned()));
@@ -161,7 +164,7 @@ pub(crate) async fn scan_after(
     };
     let resume = Resume { is_first_of_copy, ..resume };
     interrupt::finish_first(INTERRUPTED);
-    let size = begin(idempotency, options).await;
+    let size = begin(table.as_ref(), options);
     let bar = bar(size);
     let parts = resume.parts;
     let beginnings = resume.rest.clone();
@@ -234,16 +237,23 @@ async fn with_lines<T>(
 }
 
 /// The progress of a scan in words. `done` says more of its work, if it is not empty.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn line(items: u64, size: TableSize, spent: Duration, done: &str) -> String {
     let of = if size.items == 0 { String::new() } else { format!(" of about {}", size.items) };
+    let left = match size.items.checked_sub(items) {
+        Some(left) if items > 0 => {
+            let per_item = spent.as_secs_f64() / items as f64;
+            format!(", {} left", span(Duration::from_secs_f64((per_item * left as f64).round())))
+        }
+        _ => String::new(),
+    };
     let separator = if done.is_empty() { "" } else { ", " };
-    format!("{items}{of} items read in {}{separator}{done}", span(spent))
+    format!("{items}{of} items read in {}{left}{separator}{done}", span(spent))
 }
 
 /// Prints the estimate of a long scan. Returns the size of the table.
-async fn begin(idempotency: &Idempotency, options: &Scan) -> TableSize {
-    // Without the permission to describe the table, only a count is shown.
-    let size = TableSize::of(idempotency).await.unwrap_or_default();
+fn begin(table: Option<&TableDescription>, options: &Scan) -> TableSize {
+    let size = table.map(TableSize::described).unwrap_or_default();
     let estimate = Estimate::of(size, options.max_units);
     if estimate.is_long() {
         output::remark(format_args!("reading all of it takes {estimate}"));
@@ -334,6 +344,9 @@ mod tests {
         let table = aws_sdk_dynamodb::types::TableDescription::builder().item_count(4000);
         let size = TableSize::described(&table.build());
         let copied = line(1700, size, spent, "1685 written");
-        assert_eq!(copied, "1700 of about 4000 items read in 1 min 30 s, 1685 written");
+        assert_eq!(
+            copied,
+            "1700 of about 4000 items read in 1 min 30 s, 2 min 2 s left, 1685 written"
+        );
     }
 }

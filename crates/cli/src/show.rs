@@ -19,7 +19,7 @@ pub(crate) async fn run(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     match name.record(admin).await {
-        Ok(Some(record)) => record::show(&record, hints, json)?,
+        Ok(Some(record)) => record::show(&record, hints, json),
         Ok(None) => return Err(Failure::Absent(record::absent(admin, name).await)),
         Err(error) => {
             let is_unreadable =
@@ -46,5 +46,6 @@ async fn raw(admin: Admin<'_>, name: &Name, error: &Error) -> Result<(), Failure
         "key_hash": name.key_hash(admin)?,
         "status": if is_newer { "newer" } else { "unreadable" },
         "item": name.raw(admin).await?,
-    }))
+    }));
+    Ok(())
 }

@@ -71,7 +71,7 @@ pub(crate) async fn run(
             "other_items": left_out.others,
             "read": stuck::document(&read),
         });
-        output::document(document)?;
+        output::document(document);
     } else {
         let name = if by_scope { "SCOPE" } else { "OPERATION" };
         let header = [
@@ -86,8 +86,8 @@ pub(crate) async fn run(
             "RETRIED",
         ];
         let rows: Vec<_> = counts.iter().map(|(name, counts)| row(name, counts)).collect();
-        output::print(table::render(&header, &rows))?;
-        output::line(stuck::text_of(&read))?;
+        output::print(table::render(&header, &rows));
+        output::line(stuck::text_of(&read));
     }
     report(&left_out, json);
     if counts.is_empty() && left_out.unreadable.is_empty() {

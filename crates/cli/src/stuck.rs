@@ -26,17 +26,17 @@ pub(crate) async fn run(
     let Found { stuck, left_out, read } = find(idempotency, options, which).await?;
     if json {
         let stuck: Vec<_> = stuck.iter().map(record::summary).collect();
-        output::document(json!({"stuck": stuck, "read": document(&read)}))?;
+        output::document(json!({"stuck": stuck, "read": document(&read)}));
     } else {
-        output::print(text(&stuck))?;
+        output::print(text(&stuck));
         let operations = count(stuck.len() as u64, "operation", "operations");
         let state = match (which.failed, stuck.len()) {
             (true, _) => "failed",
             (false, 1) => "is stuck",
             (false, _) => "are stuck",
         };
-        output::line(format!("{operations} {state}; {}", text_of(&read)))?;
-        output::line(next(&stuck, &left_out, hints))?;
+        output::line(format!("{operations} {state}; {}", text_of(&read)));
+        output::line(next(&stuck, &left_out, hints));
     }
     report(&left_out, json);
     if stuck.is_empty() {
@@ -138,7 +138,7 @@ pub(crate) fn report(left_out: &LeftOut, json: bool) {
     for one in left_out.unreadable.iter().take(MOST_LISTED) {
         let pk = one.pk.as_deref().unwrap_or("(no text)");
         if json {
-            output::note(json!({"unreadable": pk, "reason": one.reason}));
+            output::note(output::versioned(json!({"unreadable": pk, "reason": one.reason})));
         } else {
             let (pk, reason) = (plain(pk), plain(&one.reason));
             output::note(format_args!("warning: `{pk}` is not counted: {reason}"));

@@ -54,14 +54,14 @@ pub(crate) async fn run(
     .await?;
     let deleted = deleted.get();
     if json {
-        output::document(json!({"expired": expired, "deleted": deleted, "read": document(&read)}))?;
+        output::document(json!({"expired": expired, "deleted": deleted, "read": document(&read)}));
     } else {
         let items = count(expired, "item has", "items have");
         let hint = if delete { "" } else { " (--delete deletes them)" };
         output::line(format!(
             "{items} been expired for more than an hour, {deleted} deleted{hint}"
-        ))?;
-        output::line(text_of(&read))?;
+        ));
+        output::line(text_of(&read));
     }
     report(&left_out, json);
     read.end().map(|()| ExitCode::SUCCESS)

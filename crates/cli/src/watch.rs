@@ -38,7 +38,7 @@ pub(crate) async fn run(
         let found = name.record(admin).await?;
         let seen = found.as_ref().map(face);
         if last.as_ref() != Some(&seen) {
-            show(found.as_ref(), name, json)?;
+            show(found.as_ref(), name, json);
             last = Some(seen);
         }
         if found.as_ref().is_some_and(has_ended) && !pace.follow {
@@ -47,7 +47,7 @@ pub(crate) async fn run(
         let pause = pace.interval.max(LEAST_INTERVAL);
         let left = pace.timeout.map_or(pause, |timeout| timeout.saturating_sub(began.elapsed()));
         // The reader has closed the pipe, as `head` does when it has its lines.
-        let is_left = pace.follow && output::is_closed();
+        let is_left = pace.follow && output::has_ended();
         if left.is_zero() || is_left {
             let after = began.elapsed();
             return time_up(found.as_ref(), name, after).map_or(Ok(ExitCode::SUCCESS), Err);
@@ -56,12 +56,12 @@ pub(crate) async fn run(
     }
 }
 
-fn show(found: Option<&StoredRecord>, name: &Name, json: bool) -> Result<(), Failure> {
+fn show(found: Option<&StoredRecord>, name: &Name, json: bool) {
     match (found, json) {
         (Some(record), true) => output::document(record::document(record)),
         (None, true) => {
             let (scope, key) = (name.scope.as_str(), &name.key);
-            output::document(json!({"status": null, "scope": scope, "key": key}))
+            output::document(json!({"status": null, "scope": scope, "key": key}));
         }
         (Some(record), false) => output::line(line(record)),
         (None, false) => output::line(plain(&record::no_record(name))),

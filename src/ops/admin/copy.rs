@@ -220,9 +220,13 @@ fn number(item: &Item, name: &str) -> Option<i64> {
 ///
 /// A COMPLETED record is final, so only another one replaces it. A failure, after which a request may
 /// run, replaces neither a blocker nor the record of an owner that is running, nor one that was released
-/// by hand.
+/// by hand. A blocker says that the effect has happened, whatever the target knows of it.
 fn is_further(source: &Record, target: &Record, now: Timestamp) -> bool {
     let (from, to) = (&source.meta, &target.meta);
+    if source.fingerprint.is_blocker() {
+        let is_blocked = target.fingerprint.is_blocker();
+        return to.state != State::Completed && !is_running(target, now) && !is_blocked;
+    }
     // The attempt of a FAILED record is only released by hand, which writes an id that no call has.
     let is_released_by_hand = to.state == State::Released
         && (from.attempt, from.created_at) == (to.attempt, to.created_at)
@@ -251,6 +255,7 @@ impl Admin<'_> {
     /// - the source is COMPLETED or FAILED, and the target is PENDING, RELEASED or FAILED with no higher
     ///   attempt; or
     /// - the source has a higher attempt, and both have the same `created_at`;
+    /// - the source is a [blocker](Self::block), and the target is PENDING without a live lease, RELEASED or FAILED;
     /// - the target has expired, which counts as absent; or
     /// - it is a part of an answer that expires earlier.
     ///

@@ -90,7 +90,7 @@ const REPLACED: [(&str, &str, &str); 40] = [
     // The target's record was released by hand.
     ("~", "failed", "abandoned failed"),
     ("~", "released", ""),
-    ("~", "blocker", ""),
+    ("~", "blocker", "abandoned failed released"),
     ("~", "newer", ""),
     ("~", "damaged", ""),
     ("=", "abandoned", ""),
@@ -98,7 +98,7 @@ const REPLACED: [(&str, &str, &str); 40] = [
     ("=", "completed", "abandoned live failed released blocker"),
     ("=", "failed", "abandoned failed released"),
     ("=", "released", ""),
-    ("=", "blocker", ""),
+    ("=", "blocker", "abandoned failed released"),
     ("=", "newer", ""),
     ("=", "damaged", ""),
     ("+", "abandoned", "abandoned failed released"),
@@ -114,7 +114,7 @@ const REPLACED: [(&str, &str, &str); 40] = [
     ("*", "completed", "abandoned live failed released blocker"),
     ("*", "failed", "abandoned failed released"),
     ("*", "released", ""),
-    ("*", "blocker", ""),
+    ("*", "blocker", "abandoned failed released"),
     ("*", "newer", ""),
     ("*", "damaged", ""),
     ("-", "abandoned", ""),
@@ -122,7 +122,7 @@ const REPLACED: [(&str, &str, &str); 40] = [
     ("-", "completed", ""),
     ("-", "failed", ""),
     ("-", "released", ""),
-    ("-", "blocker", ""),
+    ("-", "blocker", "abandoned failed released"),
     ("-", "newer", ""),
     ("-", "damaged", ""),
 ];
@@ -522,6 +522,35 @@ async fn a_closed_output_does_not_stop_a_copy() {
     assert_eq!(target.items().await.len(), 1);
 }
 
+/// As on a full disk.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_output_that_cannot_be_written_does_not_lose_the_place() {
+    let (source, target) = pair().await;
+    for number in 0..8 {
+        source.put(completed(&format!("payments#{number}"))).await;
+    }
+    let failing = source.failing_when(|request| request.contains("ExclusiveStartKey")).await;
+    let tables = ["copy", "--from", &source.table, "--to", &target.table, "--yes"];
+    let scan = ["--endpoint-url", &failing.endpoint, "--parts", "1", "--page-size", "1"];
+    let mut copy = crate::support::program(&[&scan[..2], &tables, &scan[2..]].concat());
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    copy.stdout(full).stderr(std::process::Stdio::piped());
+    let ended = copy.spawn().unwrap().wait_with_output().await.unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(6), "{err}");
+    assert!(err.contains("cannot be written") && err.contains("--resume"), "{err}");
+}
+
+#[tokio::test]
+async fn an_estimate_for_a_program_needs_no_consent() {
+    let (source, target) = pair().await;
+    source.put(completed("payments#k")).await;
+    let ended = copy(&source, &target, &["--json", "--estimate"]).await;
+    assert_eq!((ended.code, target.items().await.len()), (0, 0), "{ended:?}");
+    assert_eq!(ended.json()["schema"], 1);
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_person_confirms_a_copy() {
@@ -639,6 +668,10 @@ async fn a_place_continues_only_the_command_that_printed_it() {
         assert!(ended.error(2).contains("another command, table or scope"), "{ended:?}");
     }
     assert_eq!((other.items().await, target.items().await), (vec![], vec![]));
+    // A table of the same name that was made later.
+    target.make_again().await;
+    let ended = copy(&source, &target, &["--yes", "--resume", of_copy]).await;
+    assert!(ended.error(2).contains("another command, table or scope"), "{ended:?}");
     let rest = source.json(&["stuck", "--resume", place]).await;
     assert_eq!(rest["read"]["items"], 7, "{rest}");
 }

@@ -276,6 +276,25 @@ async fn records_that_cannot_be_read_fail_a_pipeline() {
     assert_eq!(found[0].0, "warning", "{found:?}");
 }
 
+/// Few records of a large table are of such a scope.
+#[tokio::test]
+async fn a_rare_scope_is_sampled_too() {
+    let store = Store::open().await;
+    let numbers: Vec<_> = (0..2000).collect();
+    for some in numbers.chunks(50) {
+        let puts = some.iter().map(|number| store.put(completed(&format!("payments#{number}"))));
+        futures_util::future::join_all(puts).await;
+    }
+    for scope in ["a", "b", "c", "d", "e", "f"] {
+        store.put(with(completed(&format!("{scope}#k")), "format", n(9))).await;
+        let ended = store.run(&["--json", "doctor", "--scope", scope]).await;
+        assert_eq!(ended.code, 1, "{scope}: {ended:?}");
+        assert_eq!(sampled(&ended.json())[0].0, "error", "{scope}: {ended:?}");
+    }
+    let well = store.json(&["doctor", "--scope", "payments", "--scope", "none"]).await;
+    assert!(sampled(&well).iter().all(|(severity, _)| severity == "ok"), "{well}");
+}
+
 #[tokio::test]
 async fn an_answer_whose_parts_are_missing_cannot_be_read() {
     let store = Store::open().await;

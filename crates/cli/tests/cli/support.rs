@@ -105,6 +105,13 @@ impl Store {
         store
     }
 
+    /// Deletes the table, and makes one with its name.
+    pub(crate) async fn make_again(&self) {
+        let delete = self.client.delete_table().table_name(&self.table);
+        delete.send().await.expect("it is there");
+        self.builder().build().unwrap().create_table().await.expect("the table can be made");
+    }
+
     pub(crate) async fn without_table() -> Self {
         let endpoint = match std::env::var("DYNAMODB_ENDPOINT") {
             Ok(endpoint) if !endpoint.is_empty() => endpoint,
