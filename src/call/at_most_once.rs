@@ -24,7 +24,7 @@ fn key(step: &str, attempt: u32) -> String {
 }
 
 /// A request that an earlier attempt may have sent, in
-/// [`Execution::step_at_most_once`].
+/// [`Execution::step_at_most_once`]. [`LookUp`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlierSend {
     attempt: u32,
@@ -62,6 +62,28 @@ impl EarlierSend {
 }
 
 /// What is known of an [`EarlierSend`].
+///
+/// ```
+/// # doc_examples::run(async |sandbox, idempotency| {
+/// use dynamodb_idempotency::{EarlierSend, LookUp};
+///
+/// let refund = async |sent: Result<&'static str, &'static str>| {
+///     let call = idempotency.operation("refunds").key("order-42").no_payload();
+///     let handler = async |execution: dynamodb_idempotency::Execution| {
+///         let send = async { sent.map(str::to_owned) };
+///         let look_up = async |earlier: EarlierSend| {
+///             assert_eq!(earlier.attempt(), 1);
+///             Ok(LookUp::Found("re_1".to_owned()))
+///         };
+///         execution.step_at_most_once("refund", send, look_up).await
+///     };
+///     call.run(handler).await.ok()
+/// };
+/// // The first request's response is lost, so the next attempt sends nothing.
+/// assert_eq!(refund(Err("no response")).await, None);
+/// assert_eq!(refund(Ok("re_2")).await, Some("re_1".to_owned()));
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookUp<T> {
     /// The request took effect, with this result. It is stored as the step's result.

@@ -17,7 +17,7 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// The limit for the steps in a record, with their names, in bytes. The rest of an item's 400 KB is for the other
 /// attributes and for a kept failure.
-const MAX_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_BYTES: usize = 256 * 1024;
 
 /// What DynamoDB bills as one unit of a write.
 const WRITE_UNIT: usize = 1024;
@@ -52,6 +52,18 @@ pub(super) struct Room {
     pub(super) max_item_bytes: usize,
 }
 
+/// The error says why a step cannot have this name.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        let bytes = name.len();
+        return Err(format!("a step's name has 1 to {MAX_NAME_BYTES} bytes, this one {bytes}"));
+    }
+    if name.contains(SENT) {
+        return Err(format!("a step's name does not contain `{SENT}`: choose another"));
+    }
+    Ok(())
+}
+
 impl Steps {
     pub(crate) fn new(found: Option<StoredSteps>) -> Self {
         let done = found.unwrap_or_default();
@@ -71,12 +83,8 @@ impl Steps {
         name: &'a str,
     ) -> Result<(Name<'a>, Option<StoredStep>), Error> {
         let invalid = |message| Err(Error::new(ErrorKind::InvalidUse, message));
-        if name.is_empty() || name.len() > MAX_NAME_BYTES {
-            let message = format!("a step's name has 1 to {MAX_NAME_BYTES} bytes");
-            return invalid(format!("{message}, this one {}", name.len()));
-        }
-        if name.contains(SENT) {
-            return invalid(format!("a step's name does not contain `{SENT}`: choose another"));
+        if let Err(message) = check_name(name) {
+            return invalid(message);
         }
         let mut known = self.lock();
         let done = known.done.get(name).cloned();

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Sandbox;
 use crate::answer::Answer;
+use crate::call::steps::{MAX_BYTES, check_name};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -16,7 +17,7 @@ use crate::store::attribute;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::{
     self, Item, Record, RecordMeta, State, StepValue, StoredStep, completed_meta, encode_steps,
-    random_owner,
+    random_owner, steps_bytes,
 };
 use crate::store::{Consistency, Table};
 
@@ -126,7 +127,8 @@ impl<'a> SandboxRecord<'a> {
     /// Adds a finished [step](crate::Execution::step) with this result, stored in plain form.
     ///
     /// [`pending`](Self::pending), [`abandoned`](Self::abandoned) and the methods for failures write it. A
-    /// completed record has no steps.
+    /// completed record has no steps. They refuse a name that `step` refuses or that is given twice, and results of
+    /// over 256 KiB, with [`ErrorKind::InvalidInput`].
     ///
     /// ```
     /// # doc_examples::run(async |sandbox, idempotency| {
@@ -342,10 +344,20 @@ impl<'a> SandboxRecord<'a> {
             None => (1, now, None, None),
         };
         let mut steps = steps.unwrap_or_default();
-        for (name, json) in &self.steps {
+        for (index, (name, json)) in self.steps.iter().enumerate() {
+            check_name(name).map_err(invalid)?;
+            if self.steps[..index].iter().any(|(earlier, _)| earlier == name) {
+                return Err(invalid(format!("step `{name}` is given twice: give it another name")));
+            }
             let json =
                 json.as_ref().map_err(|error| not_serializable("result of a step", error))?;
             steps.insert(name.clone(), StoredStep::Inline(StepValue::Json(json.clone())));
+        }
+        let bytes = steps_bytes(&steps);
+        if bytes > MAX_BYTES {
+            return Err(invalid(format!(
+                "the steps have {bytes} bytes of at most 256 KiB: give them smaller results"
+            )));
         }
         let fingerprint = match (named, kept) {
             (None, Some(kept)) => kept,

@@ -278,3 +278,21 @@ async fn a_tables_arn_is_refused_with_a_sentence() {
     }
     assert_eq!(runs.count(), 0);
 }
+
+#[tokio::test]
+async fn a_step_that_no_handler_can_have_is_refused() {
+    let sandbox = Sandbox::start().await.unwrap();
+    let record = || sandbox.record("order", "k");
+    let large = "x".repeat(300_000);
+    for (record, reason) in [
+        (record().step("", "ch_1"), "1 to 255 bytes"),
+        (record().step("charge~sent~1", "ch_1"), "~sent~"),
+        (record().step("charge", "ch_1").step("charge", "ch_2"), "twice"),
+        (record().step("charge", &large), "256 KiB"),
+    ] {
+        let error = record.abandoned().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    assert!(record().read().await.unwrap().is_none());
+}

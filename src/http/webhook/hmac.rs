@@ -38,7 +38,7 @@ pub struct HmacScheme {
     format: String,
     time_header: Option<String>,
     signs: String,
-    tolerance: Duration,
+    tolerance: Option<Duration>,
 }
 
 impl HmacScheme {
@@ -57,7 +57,7 @@ impl HmacScheme {
     /// ```
     pub fn new(header: impl Into<String>, format: impl Into<String>) -> Self {
         let (header, format, signs) = (header.into(), format.into(), "{body}".to_owned());
-        Self { header, format, time_header: None, signs, tolerance: TOLERANCE }
+        Self { header, format, time_header: None, signs, tolerance: None }
     }
 
     /// Sets the text that is signed. Default: `{body}`.
@@ -89,7 +89,8 @@ impl HmacScheme {
         Self { time_header: Some(name.into()), ..self }
     }
 
-    /// Sets how far the time may differ from DynamoDB's clock, in both directions. Default: 5 minutes.
+    /// Sets how far the time may differ from DynamoDB's clock, in both directions. Default: 5 minutes. Zero is an error,
+    /// and so is a tolerance without a place of the time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -101,14 +102,16 @@ impl HmacScheme {
     ///     .tolerance(Duration::from_secs(60));
     /// ```
     pub fn tolerance(self, tolerance: Duration) -> Self {
-        Self { tolerance, ..self }
+        Self { tolerance: Some(tolerance), ..self }
     }
 
     /// The error says what is wrong with the scheme.
     pub(super) fn compile(self) -> Result<Compiled, String> {
         let name = |name: &String| {
             let parsed = HeaderName::try_from(name.as_str());
-            parsed.map_err(|_| format!("`{name}` is not the name of a header"))
+            parsed.map_err(|_| {
+                format!("`{name}` is not the name of a header: use letters, digits and hyphens")
+            })
         };
         let (header, time_header) =
             (name(&self.header)?, self.time_header.as_ref().map(name).transpose()?);
@@ -134,6 +137,25 @@ impl HmacScheme {
             }
         }
         let (prefix, encoding) = signature.ok_or("the format has neither {hex} nor {base64}")?;
+        if let Some(TimePlace::Element(of_time)) = &time
+            && (prefix.starts_with(of_time.as_str()) || of_time.starts_with(prefix.as_str()))
+        {
+            return Err(format!(
+                "the elements begin with `{of_time}` and `{prefix}`, so one cannot be told from the other: \
+                 write each as the sender does, for example t={{time}},v1={{hex}}"
+            ));
+        }
+        match (&time, self.tolerance) {
+            (None, Some(_)) => {
+                return Err(
+                    "a tolerance is of a time, and no place of the time is named".to_owned()
+                );
+            }
+            (Some(_), Some(Duration::ZERO)) => {
+                return Err("the tolerance is zero: no delivery would arrive in time".to_owned());
+            }
+            _ => {}
+        }
         let signs = pieces(&self.signs)?;
         if !signs.contains(&Piece::Body) {
             return Err("the signed text has no {body}: anyone could change the body".to_owned());
@@ -143,10 +165,12 @@ impl HmacScheme {
                 Err("the signed text has no {time}: anyone could change the time".to_owned())
             }
             (None, true) => {
-                Err("the signed text has a {time}, and no place of the time is named".to_owned())
+                Err("the signed text has a {time}, and no place of the time is named: add {time} to the format, or \
+                     a time_header"
+                    .to_owned())
             }
             (Some(_), true) | (None, false) => {
-                let tolerance = self.tolerance;
+                let tolerance = self.tolerance.unwrap_or(TOLERANCE);
                 Ok(Compiled { header, separator, prefix, encoding, time, signs, tolerance })
             }
         }
@@ -368,6 +392,14 @@ mod tests {
             (scheme("{hex}").signs("{body}{ Body }{}"), "has { Body }"),
             (scheme("{hex}").signs("{body}{}"), "has {}"),
             (scheme("{hex}").signs("{time}{body}"), "place of the time"),
+            (scheme("{time},{hex}").signs("{time}{body}"), "told from the other"),
+            (scheme("t={time},t={hex}").signs("{time}{body}"), "told from the other"),
+            (scheme("t{time},ts{hex}").signs("{time}{body}"), "told from the other"),
+            (scheme("{hex}").tolerance(TOLERANCE), "place of the time"),
+            (
+                scheme("t={time},v1={hex}").signs("{time}{body}").tolerance(Duration::ZERO),
+                "in time",
+            ),
             (scheme("t={time},v1={hex}"), "change the time"),
             (scheme("{hex}").time_header("x-time"), "change the time"),
             (scheme("t={time},v1={hex}").time_header("x-time").signs("{time}{body}"), "second"),
