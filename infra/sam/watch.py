@@ -1,4 +1,4 @@
-"""Prints a template with the alarms of functions of your own, from the section of template.yaml about one function.
+"""Prints a template with the alarms and saved queries of functions of your own, from the section of template.yaml about one function.
 
 usage: python watch.py FUNCTION… > watch.yaml
 
@@ -16,7 +16,7 @@ NAME, PREFIX = "payment-events", "PaymentEvents"
 
 HEAD = """\
 AWSTemplateFormatVersion: "2010-09-09"
-Description: Alarms on functions that use dynamodb-idempotency.
+Description: Alarms on functions that use dynamodb-idempotency, and queries of their logs.
 
 Parameters:
 """
@@ -31,7 +31,7 @@ def section(template, heading):
 
 
 def entry(template, name):
-    """A parameter or condition."""
+    """A parameter, condition or mapping."""
     return re.search(rf"(?m)^  {name}:.*\n(?:    .*\n)*", template).group()
 
 
@@ -40,14 +40,14 @@ def prefix_of(name):
 
 
 def of_function(text, name):
-    for before, after in [
-        (f"!Ref {PREFIX}Function", name),
-        (f"!Ref {PREFIX}LogGroup", f"/aws/lambda/{name}"),
-        (PREFIX, prefix_of(name)),
-        (NAME, name),
-    ]:
-        text = text.replace(before, after)
-    return text
+    replacements = {
+        f"!Ref {PREFIX}Function": name,
+        f"!Ref {PREFIX}LogGroup": f"/aws/lambda/{name}",
+        PREFIX: prefix_of(name),
+        NAME: name,
+    }
+    # In one pass: the name itself may contain one of these texts.
+    return re.sub("|".join(replacements), lambda found: replacements[found.group()], text)
 
 
 def main():
@@ -56,20 +56,30 @@ def main():
         sys.exit(__doc__)
     if len(names) > MOST:
         sys.exit(f"{len(names)} functions: a stack holds the alarms of {MOST}, so make several templates")
-    if len({prefix_of(name) for name in names}) < len(names):
-        sys.exit("two of the names differ in nothing but case and punctuation: their resources would be the same")
+    for name in names:
+        # Metrics and queries are named STACK/FUNCTION/…: no part contains the separator.
+        if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) is None:
+            sys.exit(f"{name!r} is not the name of a function")
     template = pathlib.Path(__file__).with_name("template.yaml").read_text(encoding="utf-8")
     parameters = ["AlarmTopicArn", "TicketTopicArn"]
     conditions = ["HasAlarmTopic", "HasTicketTopic"]
     watched = section(template, f"What is watched of {NAME}.")
+    parts = [of_function(watched, name) for name in names]
+    owners = {}
+    for name, part in zip(names, parts):
+        for resource in re.findall(r"(?m)^  (\w+):$", part):
+            if owners.setdefault(resource, name) != name or names.count(name) > 1:
+                sys.exit(f"{owners[resource]} and {name} would both have the resource {resource}: use two templates")
     print(
         HEAD
         + "".join(entry(template, name) for name in parameters)
         + "\nConditions:\n"
         + "".join(entry(template, name) for name in conditions)
+        + "\nMappings:\n"
+        + entry(template, "Queries")
         + "\nResources:\n"
         + section(template, "What is watched (docs")
-        + "".join(of_function(watched, name) for name in names),
+        + "".join(parts),
         end="",
     )
 

@@ -8,9 +8,9 @@ locals {
   # What pages is counted in one metric of all services, the rest in each service's own. Servers have no
   # invocations: their calls are counted in their logs.
   filters = {
-    for pair in setproduct(keys(module.contract.patterns), keys(local.log_groups)) : "${pair[0]}-${pair[1]}" => {
+    for pair in setproduct(keys(module.contract.patterns), keys(local.log_groups)) : "${pair[0]}/${pair[1]}" => {
       signal         = pair[0]
-      metric         = contains(keys(module.contract.pages), pair[0]) ? pair[0] : "${pair[1]}-${pair[0]}"
+      metric         = contains(keys(module.contract.pages), pair[0]) ? pair[0] : "${pair[1]}/${pair[0]}"
       log_group_name = local.log_groups[pair[1]]
     }
     if pair[0] != "Calls" || var.services[pair[1]].function_name == null
@@ -20,13 +20,13 @@ locals {
 resource "aws_cloudwatch_log_metric_filter" "signal" {
   for_each = local.filters
 
-  name           = "${var.name}-${each.key}"
+  name           = "${var.name}/${each.key}"
   log_group_name = each.value.log_group_name
   pattern        = module.contract.patterns[each.value.signal]
 
   metric_transformation {
     namespace     = local.namespace
-    name          = "${var.name}-${each.value.metric}"
+    name          = "${var.name}/${each.value.metric}"
     value         = "1"
     default_value = "0"
   }
@@ -35,10 +35,10 @@ resource "aws_cloudwatch_log_metric_filter" "signal" {
 resource "aws_cloudwatch_metric_alarm" "page" {
   for_each = length(local.log_groups) > 0 ? module.contract.pages : {}
 
-  alarm_name          = "${var.name}-${each.key}"
+  alarm_name          = "${var.name}/${each.key}"
   alarm_description   = each.value
   namespace           = local.namespace
-  metric_name         = "${var.name}-${each.key}"
+  metric_name         = "${var.name}/${each.key}"
   statistic           = "Sum"
   period              = 60
   comparison_operator = "GreaterThanThreshold"
@@ -52,7 +52,7 @@ resource "aws_cloudwatch_metric_alarm" "page" {
 resource "aws_cloudwatch_metric_alarm" "expression" {
   for_each = module.watch.alarms
 
-  alarm_name          = "${var.name}-${each.key}"
+  alarm_name          = "${var.name}/${each.key}"
   alarm_description   = each.value.description
   comparison_operator = "GreaterThanThreshold"
   threshold           = each.value.threshold
@@ -90,13 +90,13 @@ resource "aws_cloudwatch_metric_alarm" "expression" {
 resource "aws_cloudwatch_log_metric_filter" "outcomes" {
   for_each = local.log_groups
 
-  name           = "${var.name}-Outcomes-${each.key}"
+  name           = "${var.name}/Outcomes/${each.key}"
   log_group_name = each.value
   pattern        = module.contract.outcomes_pattern
 
   metric_transformation {
     namespace  = local.namespace
-    name       = "${var.name}-Outcomes"
+    name       = "${var.name}/Outcomes"
     value      = "1"
     dimensions = { outcome = "$.fields.outcome" }
   }

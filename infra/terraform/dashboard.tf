@@ -12,7 +12,7 @@ module "watch" {
     name => { function_name = service.function_name, has_log = contains(keys(local.log_groups), name) }
   }
   signals  = [local.namespace, var.name]
-  outcomes = [local.namespace, "${var.name}-Outcomes"]
+  outcomes = [local.namespace, "${var.name}/Outcomes"]
 }
 
 # First runs are counted where the code asks for them: Builder::log_first_runs().

@@ -71,7 +71,7 @@ module "grant" {
 resource "aws_iam_role_policy" "service" {
   for_each = var.services
 
-  name   = "${var.name}-service-${each.key}"
+  name   = "${var.name}+service+${each.key}"
   role   = each.value.role_name
   policy = module.grant[each.key].service_policy
 }
@@ -79,7 +79,7 @@ resource "aws_iam_role_policy" "service" {
 resource "aws_iam_role_policy" "inspector" {
   for_each = var.inspector_role_names
 
-  name   = "${var.name}-inspector"
+  name   = "${var.name}+inspector"
   role   = each.value
   policy = module.operators.inspection_policy
 }
@@ -87,7 +87,7 @@ resource "aws_iam_role_policy" "inspector" {
 resource "aws_iam_role_policy" "operator" {
   for_each = var.operator_role_names
 
-  name   = "${var.name}-operator"
+  name   = "${var.name}+operator"
   role   = each.value
   policy = module.operators.release_policy
 }
@@ -95,7 +95,7 @@ resource "aws_iam_role_policy" "operator" {
 resource "aws_iam_role_policy" "restorer" {
   for_each = var.restorer_role_names
 
-  name   = "${var.name}-restorer"
+  name   = "${var.name}+restorer"
   role   = each.value
   policy = module.operators.restore_policy
 }

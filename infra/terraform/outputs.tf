@@ -23,7 +23,7 @@ output "version_alarm_names" {
       [for page, alarm in aws_cloudwatch_metric_alarm.page : alarm.alarm_name if page != "SwitchedOff"],
       [
         for kind in ["CallsDropped", "CallsFail", "ErrorLines", "InvocationsFail"] :
-        aws_cloudwatch_metric_alarm.expression["${kind}-${name}"].alarm_name
+        aws_cloudwatch_metric_alarm.expression["${kind}/${name}"].alarm_name
         if kind != "InvocationsFail" || var.services[name].function_name != null
       ],
     )

@@ -5,7 +5,7 @@ import * as logs from "aws-cdk-lib/aws-logs";
 import { Construct } from "constructs";
 
 import type { IIdempotencyTable } from "./idempotency-table";
-import { CALLS, DROPPED, ERROR_LINES, FAILED, OUTCOME, OUTCOMES, PAGES, type Signal, UNRESOLVED } from "./signals";
+import { CALLS, DROPPED, ERROR_LINES, FAILED, OUTCOME, OUTCOMES, PAGES, QUERIES, type Signal, UNRESOLVED } from "./signals";
 
 const NAMESPACE = "DynamoDbIdempotency";
 
@@ -20,7 +20,7 @@ const SOME = { threshold: 5, evaluationPeriods: 5, datapointsToAlarm: 2 };
 /** More than ten a minute, in two of five: what the SDK's retries absorb is not reported. */
 const TEN_A_MINUTE = { threshold: 10, evaluationPeriods: 5, datapointsToAlarm: 2 };
 
-/** A service has about 20 filters and alarms, and a stack at most 500 resources. */
+/** A service has about 25 filters, queries and alarms, and a stack at most 500 resources. */
 const SERVICES_PER_STACK = 10;
 
 type Condition = Pick<cloudwatch.AlarmProps, "threshold" | "evaluationPeriods" | "datapointsToAlarm">;
@@ -84,12 +84,16 @@ export class IdempotencyAlarms extends Construct {
   private readonly ofAnyVersion: cloudwatch.Alarm[] = [];
   private readonly ofVersions: { [service: string]: cloudwatch.Alarm[] } = {};
 
-  /** @throws if a service has neither function nor log group, or two share a log group */
+  /**
+   * @throws if a service has neither function nor log group, two share a log group, or a name has other
+   * characters than `A-Z`, `a-z`, `0-9`, `_`, `.` and `-`
+   */
   constructor(scope: Construct, id: string, props: IdempotencyAlarmsProps) {
     super(scope, id);
     const services = Object.entries(props.services);
     const owners = new Map<string, string>();
     for (const [name, { fn, logGroup }] of services) {
+      if (!/^[\w.-]+$/.test(name)) throw new Error(`the service ${name} has other characters than A-Z, a-z, 0-9, _, . and - in its name`);
       if (!fn && !logGroup) throw new Error(`the service ${name} has neither fn nor logGroup: nothing can be watched`);
       const owner = logGroup && owners.get(logGroup.logGroupName);
       if (owner) throw new Error(`${owner} and ${name} share a log group: give each its own, or their calls cannot be distinguished`);
@@ -149,7 +153,7 @@ export class IdempotencyAlarms extends Construct {
   public metricOutcome(outcome: string): cloudwatch.IMetric {
     return new cloudwatch.Metric({
       namespace: NAMESPACE,
-      metricName: this.metricName(OUTCOMES.name),
+      metricName: this.nameOf(OUTCOMES.name),
       dimensionsMap: { outcome },
       label: outcome,
       ...MINUTE,
@@ -169,15 +173,18 @@ export class IdempotencyAlarms extends Construct {
     });
   }
 
-  /** By its path: two of these constructs in one stack have metrics of their own. */
-  private metricName(...name: string[]): string {
+  /**
+   * The name of a metric or query, by the construct's path: two of these constructs in one stack have
+   * metrics of their own. No part contains the separator.
+   */
+  private nameOf(...name: string[]): string {
     const stack = Stack.of(this);
     const within = this.node.scopes.slice(stack.node.scopes.length).map(({ node }) => node.id);
-    return [stack.stackName, ...within, ...name].join("-");
+    return [stack.stackName, ...within, ...name].join("/");
   }
 
   private counted(...name: string[]): cloudwatch.IMetric {
-    return new cloudwatch.Metric({ namespace: NAMESPACE, metricName: this.metricName(...name), ...MINUTE });
+    return new cloudwatch.Metric({ namespace: NAMESPACE, metricName: this.nameOf(...name), ...MINUTE });
   }
 
   private watch(scope: Construct, name: string, { fn, logGroup }: IdempotencyService): void {
@@ -186,6 +193,7 @@ export class IdempotencyAlarms extends Construct {
     if (logGroup) {
       for (const page of PAGES) this.count(scope, name, page, logGroup);
       this.count(scope, name, OUTCOMES, logGroup);
+      this.saveQueries(scope, name, logGroup);
       const own = (signal: Signal) => this.count(scope, name, signal, logGroup, name);
       const calls = fn?.metricInvocations(MINUTE) ?? own(CALLS);
       const failed = percentage("failed", own(FAILED), calls);
@@ -271,12 +279,23 @@ export class IdempotencyAlarms extends Construct {
       logGroup,
       filterPattern: logs.FilterPattern.literal(signal.pattern),
       metricNamespace: NAMESPACE,
-      metricName: this.metricName(...own, signal.name),
+      metricName: this.nameOf(...own, signal.name),
       metricValue: "1",
       // One or the other: CloudWatch takes no default for a metric with a dimension.
       ...(isByOutcome ? { dimensions: { outcome: OUTCOME } } : { defaultValue: 0 }),
     });
     return this.counted(...own, signal.name);
+  }
+
+  /** Saves the queries of `docs/signals.md` for this log. They cost nothing until they run. */
+  private saveQueries(scope: Construct, service: string, { logGroupName }: logs.ILogGroup): void {
+    for (const [name, queryString] of Object.entries(QUERIES)) {
+      new logs.CfnQueryDefinition(scope, `${name}Of-${service}`, {
+        name: this.nameOf(service, name),
+        queryString,
+        logGroupNames: [logGroupName],
+      });
+    }
   }
 
   private page(scope: Construct, id: string, description: string, metric: cloudwatch.IMetric, on: Condition): cloudwatch.Alarm {

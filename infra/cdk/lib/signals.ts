@@ -87,3 +87,10 @@ export const OUTCOMES: Signal = { name: "Outcomes", pattern: anyOf(ENDED) };
 
 /** Where a log line in JSON has the outcome of a call. */
 export const OUTCOME = "$.fields.outcome";
+
+/** Queries of CloudWatch Logs Insights, as `docs/signals.md` has them, by their names. */
+export const QUERIES: { readonly [name: string]: string } = {
+  AbandonedByOperation: 'filter fields.outcome = "abandoned" | stats count_distinct(span.key) by fields.operation',
+  AbandonedByKey: 'filter fields.outcome = "abandoned" | stats count(*) by span.key',
+  UnresolvedByOutcome: 'filter fields.outcome in ["abandoned", "failed", "reconcile_failed"] | stats count(*) by fields.outcome',
+};

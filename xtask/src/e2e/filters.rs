@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn template(metric_of_alarm: &str, log: &str) -> Template {
-        let name = json!({"Fn::Sub": "${AWS::StackName}-Lost"});
+        let name = json!({"Fn::Sub": "${AWS::StackName}/Lost"});
         Template::new(
             json!({"Resources": {
                 "Function": {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_filter_goes_with_the_function_of_its_log_and_the_alarm_on_its_metric() {
-        let found = filters(&template("${AWS::StackName}-Lost", "Log")).unwrap();
+        let found = filters(&template("${AWS::StackName}/Lost", "Log")).unwrap();
         let alarm = json!({"name": "Alarm", "threshold": 0, "is_share": false});
         let expected = json!([{
             "function": "payments", "pattern": "\"lost\"", "alarms": [alarm], "dimension": null,
@@ -111,7 +111,7 @@ mod tests {
     fn a_filter_without_an_alarm_is_an_error() {
         for (metric, log, reason) in [
             ("${AWS::StackName}-Lots", "Log", "no alarm"),
-            ("${AWS::StackName}-Lost", "OtherLog", "no function's"),
+            ("${AWS::StackName}/Lost", "OtherLog", "no function's"),
         ] {
             let error = filters(&template(metric, log)).unwrap_err();
             assert!(format!("{error:#}").contains(reason), "{error:#}");

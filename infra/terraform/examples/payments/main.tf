@@ -281,7 +281,7 @@ resource "aws_lambda_permission" "payments" {
 resource "aws_cloudwatch_metric_alarm" "answers_fail" {
   for_each = local.answers_fail
 
-  alarm_name          = "${var.name}-${each.key}"
+  alarm_name          = "${var.name}/${each.key}"
   alarm_description   = "More than ${each.value.threshold} of 100 of the payments API's answers are HTTP 5xx. See docs/guide/faq.md#kinds-of-errors."
   comparison_operator = "GreaterThanThreshold"
   threshold           = each.value.threshold

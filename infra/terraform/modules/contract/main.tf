@@ -215,6 +215,15 @@ output "pages" {
   value       = local.pages
 }
 
+output "queries" {
+  description = "The queries of CloudWatch Logs Insights in docs/signals.md, by their names."
+  value = {
+    AbandonedByOperation = "filter fields.outcome = \"abandoned\" | stats count_distinct(span.key) by fields.operation"
+    AbandonedByKey       = "filter fields.outcome = \"abandoned\" | stats count(*) by span.key"
+    UnresolvedByOutcome  = "filter fields.outcome in [\"abandoned\", \"failed\", \"reconcile_failed\"] | stats count(*) by fields.outcome"
+  }
+}
+
 output "outcomes_pattern" {
   description = "The log lines in JSON that have the outcome of a call."
   value       = "{ ${local.ended} }"

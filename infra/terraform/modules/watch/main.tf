@@ -104,7 +104,7 @@ locals {
   of_log = {
     for name, service in var.services : name => {
       for id, signal in { calls = "Calls", failed = "Failed", unresolved = "Unresolved", dropped = "Dropped", errors = "ErrorLines" } :
-      id => { namespace = var.signals[0], name = "${var.signals[1]}-${name}-${signal}", dimensions = {} }
+      id => { namespace = var.signals[0], name = "${var.signals[1]}/${name}/${signal}", dimensions = {} }
     }
   }
   # What failures are compared with: a server's calls are counted in its log.
@@ -122,22 +122,22 @@ locals {
   }
   of_calls = [
     for name, service in var.services : {
-      "MostCallsFail-${name}" = merge(local.page, local.most, local.shares[name].failed, {
+      "MostCallsFail/${name}" = merge(local.page, local.most, local.shares[name].failed, {
         description = "${name}: more than half of the calls end without an answer: DynamoDB cannot be reached, or the table or a permission is missing. See docs/signals.md#outcomes."
       })
-      "CallsFail-${name}" = merge(local.ticket, local.some, local.shares[name].failed, {
+      "CallsFail/${name}" = merge(local.ticket, local.some, local.shares[name].failed, {
         description = "${name}: more than 5 of 100 calls end without an answer: DynamoDB throttles or cannot be reached. See docs/signals.md#outcomes."
       })
-      "MostUnresolved-${name}" = merge(local.page, local.most, local.shares[name].unresolved, {
+      "MostUnresolved/${name}" = merge(local.page, local.most, local.shares[name].unresolved, {
         description = "${name}: more than half of the calls find or leave an operation that is not completed: its effect must be checked. See docs/guide/operate.md#a-key-is-stuck."
       })
-      "Unresolved-${name}" = merge(local.ticket, local.some, local.shares[name].unresolved, {
+      "Unresolved/${name}" = merge(local.ticket, local.some, local.shares[name].unresolved, {
         description = "${name}: more than 5 of 100 calls find or leave an operation that is not completed: its effect must be checked. See docs/guide/operate.md#a-key-is-stuck."
       })
-      "CallsDropped-${name}" = merge(local.page, local.some, local.shares[name].dropped, {
+      "CallsDropped/${name}" = merge(local.page, local.some, local.shares[name].dropped, {
         description = "${name}: more than 5 of 100 calls are dropped while their handler runs: effects may be repeated when the leases end. See docs/signals.md#outcomes."
       })
-      "ErrorLines-${name}" = merge(local.ticket, local.some, local.shares[name].errors, {
+      "ErrorLines/${name}" = merge(local.ticket, local.some, local.shares[name].errors, {
         description = "${name}: dynamodb-idempotency logs more than 5 errors for 100 calls. See docs/signals.md#warnings-and-errors."
       })
     } if service.has_log
@@ -150,13 +150,13 @@ locals {
   }
   of_functions = [
     for name, service in var.services : {
-      "MostInvocationsFail-${name}" = merge(local.page, local.most, local.failed_invocations[name], {
+      "MostInvocationsFail/${name}" = merge(local.page, local.most, local.failed_invocations[name], {
         description = "${name}: more than half of the invocations end with an error. See docs/guide/operate.md#failed-invocations."
       })
-      "InvocationsFail-${name}" = merge(local.ticket, local.some, local.failed_invocations[name], {
+      "InvocationsFail/${name}" = merge(local.ticket, local.some, local.failed_invocations[name], {
         description = "${name}: more than 5 of 100 invocations end with an error: a panic, a timeout, too little memory. See docs/guide/operate.md#failed-invocations."
       })
-      "FunctionThrottles-${name}" = merge(local.ten_a_minute, {
+      "FunctionThrottles/${name}" = merge(local.ten_a_minute, {
         description = "${name}: Lambda throttles the function: its concurrency is used up. See docs/guide/scale.md#limits."
         expression  = "throttles"
         metrics     = { throttles = local.of_lambda[name].throttles }
