@@ -1,5 +1,6 @@
 /** SAM and CDK deploy the same, and that is what the crate needs. */
 
+import { spawnSync } from "node:child_process";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { describe, expect, it } from "vitest";
@@ -7,7 +8,7 @@ import { describe, expect, it } from "vitest";
 import contract from "../../contract.json";
 import type { Object } from "./support/cloudformation";
 import { deployment, type Deployment, shown, STACK_NAME } from "./support/deployment";
-import { ALARMS, rows, SIGNALS } from "./support/pages";
+import { ALARMS, QUERIES, rows, SIGNALS } from "./support/pages";
 import { KEY, outputs, resources, TICKETS, TOOLS, TOPIC, VARIANTS } from "./support/stacks";
 
 type Variant = (typeof VARIANTS)[string];
@@ -346,11 +347,37 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       const inline = Object.values(resources(tool, variant)).filter(({ Type }) => Type === "AWS::IAM::Role");
       const policies = inline.flatMap(({ Properties }) => (Properties!["Policies"] ?? []) as Object[]);
       const ours = policies.filter(({ PolicyDocument }) => JSON.stringify(PolicyDocument).includes("dynamodb:UpdateTable"));
-      const names = policies.map(({ PolicyName }) => JSON.stringify(PolicyName)).filter((name) => name.includes("-idempotency-"));
+      const names = policies.map(({ PolicyName }) => JSON.stringify(PolicyName)).filter((name) => name.includes("+idempotency+"));
       expect(new Set(names).size).toBe(names.length);
-      for (const name of names) expect(name).toContain("${AWS::StackName}-idempotency-");
+      for (const name of names) expect(name).toContain("${AWS::StackName}+idempotency+");
       expect(names.length).toBeGreaterThanOrEqual(tool === "SAM" ? 5 : 0);
       expect(ours).toHaveLength(tool === "SAM" ? 1 : 0);
+    });
+
+    it("saves the queries of docs/signals.md for each log, named by stack, service and query", () => {
+      expect(Object.keys(QUERIES)).toContain("AbandonedByKey");
+      for (const [name, QueryString] of Object.entries(QUERIES)) {
+        for (const part of ["API", "consumer"]) {
+          expect(properties(stack, `query ${name} of the log of the ${part}`)).toEqual({
+            Name: `${STACK_NAME}/${NAMES[part]}/${name}`,
+            QueryString,
+            LogGroupNames: [`<log of the ${part}>`],
+          });
+        }
+      }
+      const saved = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::Logs::QueryDefinition");
+      expect(saved).toHaveLength(2 * Object.keys(QUERIES).length);
+    });
+
+    it("joins the parts of a metric's name by a character that no part contains", () => {
+      const filters = Object.values(stack.resources).filter(({ Type }) => Type === "AWS::Logs::MetricFilter");
+      const counted = filters.map(({ Properties }) => (Properties!["MetricTransformations"] as Object[])[0]!["MetricName"]);
+      const onOneLine = SIGNALS.map(({ name }) => name).filter((name) => ALARMS.some((alarm) => alarm.name === name && !alarm.isOfFunction));
+      const shared = [...onOneLine, "Outcomes"].map((name) => `${STACK_NAME}/${name}`);
+      const own = SIGNALS.filter(({ name }) => !onOneLine.includes(name)).flatMap(({ name }) =>
+        Object.values(NAMES).map((service) => `${STACK_NAME}/${service}/${name}`),
+      );
+      expect([...new Set(counted)].sort()).toEqual([...shared, ...own].sort());
     });
 
     it("shows how calls ended, by the names of docs/signals.md", () => {
@@ -402,7 +429,7 @@ describe.each(Object.keys(VARIANTS))("%s", (name) => {
       expect(notified.filter((topic) => topic === TICKETS)).toHaveLength(hasTopic ? of("ticket").length : 0);
       for (const alarm of hasTopic ? alarms(stack) : []) {
         const isDropped = (alarm["AlarmDescription"] as string).includes("are dropped");
-        const isPage = isDropped || alarm["Threshold"] === 50 || SIGNALS.some(({ name }) => alarm["MetricName"] === `${STACK_NAME}-${name}`);
+        const isPage = isDropped || alarm["Threshold"] === 50 || SIGNALS.some(({ name }) => alarm["MetricName"] === `${STACK_NAME}/${name}`);
         expect(alarm["AlarmActions"]).toEqual([isPage ? TOPIC : TICKETS]);
       }
     });
@@ -467,6 +494,35 @@ describe("contract.json", () => {
     const looks = needs(["doctor", "show", "find", "stuck", "stats", "watch"]);
     expect(contract.inspection).toEqual(looks);
     expect(needs(["release"]).filter((action) => !looks.includes(action))).toEqual(contract.release);
+  });
+});
+
+describe("infra/sam/watch.py", () => {
+  const watched = (...functions: string[]) => spawnSync("python3", ["../sam/watch.py", ...functions], { encoding: "utf8" });
+  /** The metrics and queries of this function's own, in a stack of this name. */
+  const names = (stack: string, fn: string): string[] => {
+    const { stdout } = watched(fn);
+    const all = [...stdout.matchAll(/Name: !Sub "\$\{AWS::StackName\}(.+)"/g)].map(([, name]) => stack + name);
+    return [...new Set(all)].filter((name) => name.includes(fn));
+  };
+
+  it("gives no two functions of two stacks one metric or query", () => {
+    const [api, eu] = [names("payments", "eu-api"), names("payments-eu", "api")];
+    expect(api).toEqual(expect.arrayContaining(["payments/eu-api/Failed", "payments/eu-api/AbandonedByKey"]));
+    expect(eu).toHaveLength(api.length);
+    expect(api.filter((name) => eu.includes(name))).toEqual([]);
+  });
+
+  it("refuses two functions with resources of one id, and what is not the name of a function", () => {
+    expect(watched("payments", "payments-most").stderr).toContain("payments and payments-most would both have the resource");
+    expect(watched("a-b", "a_b").stderr).toContain("a-b and a_b would both have the resource");
+    expect(watched("a/b").stderr).toContain("'a/b' is not the name of a function");
+  });
+
+  it("takes a function whose name contains the template's", () => {
+    const { stdout } = watched("payment-events-eu");
+    const groups = new Set([...stdout.matchAll(/\/aws\/lambda\/[\w-]+/g)].map(([group]) => group));
+    expect([...groups]).toEqual(["/aws/lambda/payment-events-eu"]);
   });
 });
 

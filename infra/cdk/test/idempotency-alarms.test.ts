@@ -34,12 +34,12 @@ it("counts the lines of every log group in one metric for each page", () => {
   expect(lost).toHaveLength(2);
   for (const filter of lost) {
     expect(filter["Properties"].MetricTransformations).toMatchObject([
-      { MetricNamespace: "DynamoDbIdempotency", MetricName: "shop-Alarms-LeaseLost", MetricValue: "1" },
+      { MetricNamespace: "DynamoDbIdempotency", MetricName: "shop/Alarms/LeaseLost", MetricValue: "1" },
     ]);
   }
   Template.fromStack(shop.stack).hasResourceProperties("AWS::CloudWatch::Alarm", {
     Namespace: "DynamoDbIdempotency",
-    MetricName: "shop-Alarms-LeaseLost",
+    MetricName: "shop/Alarms/LeaseLost",
     Threshold: 0,
     ComparisonOperator: "GreaterThanThreshold",
   });
@@ -49,8 +49,29 @@ it("has separate metrics for each construct in the same stack", () => {
   const { stack: shop, props } = stack();
   for (const id of ["Payments", "Refunds"]) new IdempotencyAlarms(shop, id, props);
   const counted = alarms(shop).map(({ Properties }) => Properties.MetricName).filter(Boolean);
-  expect(counted).toContain("shop-Payments-LeaseLost");
+  expect(counted).toContain("shop/Payments/LeaseLost");
   expect(new Set(counted).size).toBe(counted.length);
+});
+
+it("gives no two services of two constructs or stacks one metric or query", () => {
+  const names = (stackName: string, id: string, service: string): string[] => {
+    const stack = new Stack(new App(), stackName);
+    const table = new IdempotencyTable(stack, "Idempotency");
+    new IdempotencyAlarms(stack, id, { table, services: { [service]: { logGroup: new logs.LogGroup(stack, "Log") } } });
+    const template = Template.fromStack(stack);
+    const of = (type: string) => Object.values(template.findResources(type)).map(({ Properties }) => Properties);
+    const metrics = of("AWS::Logs::MetricFilter").map(({ MetricTransformations }) => MetricTransformations[0].MetricName);
+    return [...metrics, ...of("AWS::Logs::QueryDefinition").map(({ Name }) => Name)];
+  };
+  const all = [
+    names("shop", "payments", "eu-api"),
+    names("shop", "payments-eu", "api"),
+    names("shop-payments", "eu", "api"),
+    names("shop-payments-eu", "api", "a"),
+  ];
+  // Six pages, outcomes, what is of the service itself, and its queries.
+  for (const one of all) expect(new Set(one).size).toBe(6 + 1 + 5 + 3);
+  expect(new Set(all.flat()).size).toBe(4 * (6 + 1 + 5 + 3));
 });
 
 it("sends pages and tickets, and their ends, where it is asked to", () => {
@@ -79,7 +100,7 @@ it("compares a server's failures with the calls in its log", () => {
   expect(failing.map(({ Properties }) => Properties.Threshold).sort()).toEqual([5, 5, 50, 50]);
   for (const alarm of failing) {
     const [, name] = /^(\w): /.exec(alarm["Properties"].AlarmDescription)!;
-    for (const metric of ["Failed", "Calls"]) expect(JSON.stringify(alarm)).toContain(`"shop-Alarms-${name}-${metric}"`);
+    for (const metric of ["Failed", "Calls"]) expect(JSON.stringify(alarm)).toContain(`"shop/Alarms/${name}/${metric}"`);
   }
 });
 
@@ -131,5 +152,6 @@ it("refuses services that it cannot watch or tell apart", () => {
   const alarms = (id: string, services: { [name: string]: IdempotencyService }) => () =>
     new IdempotencyAlarms(shop, id, { ...props, services });
   expect(alarms("1", { a: {} })).toThrow("the service a has neither fn nor logGroup");
+  expect(alarms("3", { "a/b": { logGroup } })).toThrow("the service a/b has other characters");
   expect(alarms("2", { a: { logGroup }, b: { logGroup } })).toThrow("a and b share a log group");
 });

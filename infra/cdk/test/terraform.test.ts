@@ -21,7 +21,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import contract from "../../contract.json";
 import { IdempotencyAlarms, IdempotencyTable, type IIdempotencyTable, type Scope } from "../lib";
 import { deployment, graphs, shown, STACK_NAME } from "./support/deployment";
-import { SIGNALS } from "./support/pages";
+import { QUERIES, SIGNALS } from "./support/pages";
 import { KEY, resources, VARIANTS } from "./support/stacks";
 
 const MODULE = path.resolve("../terraform");
@@ -129,13 +129,17 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     expect(patterns).toEqual(Object.fromEntries(SIGNALS.map(({ name, pattern }) => [name, pattern])));
   });
 
+  it("saves the queries of docs/signals.md", () => {
+    expect(plain["queries"]).toEqual(QUERIES);
+  });
+
   it("shows on its dashboard what the CDK app shows of functions, table and outcomes", () => {
     const services = {
       a: { function_name: "<function of the API>", has_log: true },
       b: { function_name: "<function of the consumer>", has_log: true },
     };
     const variables = { region: "<AWS::Region>", table_name: "<table by pk>", services };
-    const outcomes = ["DynamoDbIdempotency", `${STACK_NAME}-Outcomes`];
+    const outcomes = ["DynamoDbIdempotency", `${STACK_NAME}/Outcomes`];
     const { dashboard } = evaluated({ ...variables, outcomes, signals: ["N", "S"] }, "watch");
     const queues = "Payment events waiting";
     const ofCdk = shown(deployment(resources("CDK", VARIANTS["dev"]!))).filter(({ title }) => title !== queues);
@@ -156,7 +160,7 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
 
     const metric = ({ Namespace, MetricName, Dimensions }: any) => ({
       namespace: Namespace,
-      name: MetricName.replace(/^.*-Alarms-/, "S-"),
+      name: MetricName.replace(/^.*\/Alarms\//, "S/"),
       dimensions: Object.fromEntries((Dimensions ?? []).map(({ Name, Value }: any) => [Name, Value])),
     });
     const ofCdk = alarms.filter((alarm) => !counts.includes(alarm)).map((alarm) => {
@@ -179,8 +183,8 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     expect(Object.values<any>(watched(services)).sort(byDescription)).toEqual(ofCdk.sort(byDescription));
     expect(Object.keys(watched({})).sort()).toEqual(["SystemErrors", "Throttles"]);
     const ofServer = Object.keys(watched({ server: services.server }));
-    expect(ofServer).toEqual(expect.arrayContaining(["MostCallsFail-server", "CallsDropped-server"]));
-    expect(ofServer).not.toContain("InvocationsFail-server");
+    expect(ofServer).toEqual(expect.arrayContaining(["MostCallsFail/server", "CallsDropped/server"]));
+    expect(ofServer).not.toContain("InvocationsFail/server");
   });
 
   it("has the alarms of fifty functions, each on ten metrics at most", () => {

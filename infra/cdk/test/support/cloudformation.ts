@@ -14,6 +14,7 @@ export interface Resource {
 
 export interface Template {
   readonly Parameters?: { [name: string]: { readonly Type: string; readonly Default?: Json } };
+  readonly Mappings?: Object;
   readonly Conditions?: { [name: string]: Json };
   readonly Resources: { readonly [id: string]: Resource };
   readonly Outputs?: { readonly [name: string]: Json };
@@ -53,11 +54,18 @@ export function deployed(
     if (condition === undefined) throw new Error(`there is no condition ${name}`);
     return holds(condition);
   };
+  const found = (path: string[]): Json => {
+    const value = path.reduce<Json | undefined>((of, key) => (of as Object | undefined)?.[key], template.Mappings);
+    if (value === undefined) throw new Error(`there is no mapping ${path.join(", ")}`);
+    return value;
+  };
   const resolve = (value: Json): Json | typeof NO_VALUE => {
     if (Array.isArray(value)) return value.map(resolve).filter((item) => item !== NO_VALUE);
     if (typeof value !== "object" || value === null) return value;
     const branches = value["Fn::If"] as [string, Json, Json] | undefined;
     if (branches) return resolve(named(branches[0]) ? branches[1] : branches[2]);
+    const path = value["Fn::FindInMap"] as string[] | undefined;
+    if (path) return found(path);
     if (value["Ref"] === "AWS::NoValue") return NO_VALUE;
     if (typeof value["Ref"] === "string" && values.has(value["Ref"])) return values.get(value["Ref"])!;
     if (typeof value["Fn::Sub"] === "string") {

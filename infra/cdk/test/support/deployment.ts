@@ -86,6 +86,14 @@ function meaning(id: string, resource: Resource, resources: Resources): string |
   };
   const functionWith = (property: (fn: Object) => Json | undefined) =>
     functions(resources).find(([, candidate]) => target(property(properties(candidate))) === id)?.[0];
+  const writer = (log: Json) => {
+    const owner = functions(resources).find(
+      ([, one]) => target((properties(one)["LoggingConfig"] as Object)["LogGroup"]) === target(log),
+    );
+    return fn(owner?.[0]);
+  };
+  /** Of a name whose parts are joined by `/`. */
+  const lastPart = (name: Json) => /\/(\w+)"/.exec(JSON.stringify(name))![1];
   const queue = (queueId: string | undefined) =>
     properties(resources[queueId ?? ""])["RedrivePolicy"] ? "queue" : "dead-letter queue";
   switch (resource.Type) {
@@ -97,14 +105,10 @@ function meaning(id: string, resource: Resource, resources: Resources): string |
       const owner = functionWith((fn) => (fn["LoggingConfig"] as Object)["LogGroup"]);
       return owner === undefined ? "access log" : `log of the ${fn(owner)}`;
     }
-    case "AWS::Logs::MetricFilter": {
-      const log = target(its["LogGroupName"]);
-      const owner = functions(resources).find(
-        ([, one]) => target((properties(one)["LoggingConfig"] as Object)["LogGroup"]) === log,
-      );
-      const [, signal] = /-(\w+)"/.exec(JSON.stringify(its["MetricTransformations"]))!;
-      return `${signal} in the log of the ${fn(owner?.[0])}`;
-    }
+    case "AWS::Logs::MetricFilter":
+      return `${lastPart(its["MetricTransformations"]!)} in the log of the ${writer(its["LogGroupName"]!)}`;
+    case "AWS::Logs::QueryDefinition":
+      return `query ${lastPart(its["Name"]!)} of the log of the ${writer((its["LogGroupNames"] as Json[])[0]!)}`;
     case "AWS::SQS::Queue":
       return queue(id);
     case "AWS::SQS::QueuePolicy":
@@ -229,7 +233,7 @@ export function graphs(body: string): Graph[] {
       const own = metric.find((part) => typeof part === "object") as { [name: string]: unknown } | undefined;
       const { label: _, ...rest } = own ?? {};
       const shared = "expression" in rest ? { period } : { stat, period };
-      return { of: of.replace(/(\S+)-\S*?(Outcomes)/, "$2"), ...defined(shared), ...rest };
+      return { of: of.replace(/\S+\/(Outcomes)/, "$1"), ...defined(shared), ...rest };
     }),
   }));
 }
@@ -270,10 +274,10 @@ function byActions(a: Statement, b: Statement): number {
   return key(a) < key(b) ? -1 : 1;
 }
 
-/** A metric of the stack's own without the path of the construct that it belongs to. */
+/** A metric or query of the stack's own without the path of the construct that it belongs to. */
 function named(key: string, value: Json): Json {
-  if (key !== "MetricName" || typeof value !== "string") return value;
-  return value.replace(`${STACK_NAME}-Watch-Alarms-`, `${STACK_NAME}-`);
+  if ((key !== "MetricName" && key !== "Name") || typeof value !== "string") return value;
+  return value.replace(`${STACK_NAME}/Watch/Alarms/`, `${STACK_NAME}/`);
 }
 
 /** Labels for logical ids, and one spelling for texts with references in them. */

@@ -23,6 +23,16 @@ function signals(): { name: string; pattern: string }[] {
   });
 }
 
+/** The block of queries of CloudWatch Logs Insights: by its name, each query's text. */
+export const QUERIES = queries();
+
+function queries(): { [name: string]: string } {
+  const [, section] = fs.readFileSync("../../docs/signals.md", "utf8").split("\n## Was this a replay, and of which key?\n");
+  const [, block] = section!.split("```text\n");
+  const lines = block!.split("```")[0]!.trim().split("\n");
+  return Object.fromEntries(lines.map((line) => /^(\w+) +(filter .*)$/.exec(line)!.slice(1)));
+}
+
 /** The alarms under "Alarms" of the page on deployment: their names, whether they page, and whether each function has one. */
 export const ALARMS = rows("## Alarms", "../../docs/guide/deploy.md").flatMap(([names, severities, raised]) => {
   const severity = severities!.split(", ");
