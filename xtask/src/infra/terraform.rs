@@ -5,7 +5,7 @@
 //! provider, nothing is applied, and a sentence says so.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     ffi::{OsStr, OsString},
     fs,
@@ -38,8 +38,13 @@ const NOT_RETURNED: [(&str, &[&str], &str); 2] = [
     ("aws_lambda_alias", &["function_version"], "it follows the function's version"),
 ];
 
-/// Applies `infra/terraform/tests/many`, plans again, and destroys it, in a copy below `work`. Then does the
-/// same with `tests/switch`, which changes its table. `tools` is the virtual environment that has moto.
+/// The files of the module that are planned and not applied, because moto does not have their resources.
+const NOT_IN_MOTO: [(&str, &str); 1] =
+    [("queries.tf", "moto has no saved queries of CloudWatch Logs Insights")];
+
+/// Checks the names that `infra/terraform/tests/many` would give, applies it, plans again, and destroys it, in a
+/// copy below `work`. Then applies `tests/switch` with its own table and with a restored one. `tools` is the
+/// virtual environment that has moto.
 pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
     let Some(plugins) = plugins()? else {
         println!(
@@ -67,8 +72,15 @@ pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
         variables: variables.to_vec(),
     };
     let many = root("many", &[("TF_VAR_bundle", bundle.into_os_string())]);
-    if !many.init(&plugins)? {
+    let before = root("switch", &[]);
+    let after = root("switch", &[("TF_VAR_is_switched", "true".into())]);
+    if !many.init(&plugins)? || !before.init(&plugins)? {
         return Ok(false);
+    }
+    ensure_distinct_names(&many.plan()?)?;
+    for (file, reason) in NOT_IN_MOTO {
+        println!("    {file} is not applied: {reason}");
+        fs::remove_file(copy.join(file))?;
     }
     many.apply("apply")?;
     for (address, reason) in &many.differences()? {
@@ -76,12 +88,8 @@ pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
     }
     many.apply("destroy")?;
 
-    let before = root("switch", &[]);
-    let after = root("switch", &[("TF_VAR_is_switched", "true".into())]);
-    if !before.init(&plugins)? {
-        return Ok(false);
-    }
     before.apply("apply")?;
+    before.restore(tools)?;
     let lost = deleted(&after.plan()?);
     ensure!(lost == [OWN_TABLE], "without a forgotten table, the switch deletes {lost:?}");
     let mut forget = after.terraform("state");
@@ -95,6 +103,14 @@ pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
 
 /// The address that `docs/guide/operate.md` names.
 const OWN_TABLE: &str = "module.idempotency.aws_dynamodb_table.this[0]";
+
+/// Restores the table of `tests/switch`, as `docs/guide/operate.md` does it.
+const RESTORE: &str = "import boto3
+boto3.client('dynamodb', region_name='eu-west-1').restore_table_to_point_in_time(
+    SourceTableName='switch-idempotency',
+    TargetTableName='switch-idempotency-restored',
+    UseLatestRestorableTime=True,
+)";
 
 /// The addresses of the resources that a plan deletes.
 fn deleted(plan: &Value) -> Vec<String> {
@@ -172,7 +188,6 @@ impl Root {
         succeeds(&mut self.terraform("validate"))
     }
 
-    /// With an empty configuration, no credentials of the machine, and no other endpoint.
     fn terraform(&self, command: &str) -> Command {
         let mut terraform = super::command("terraform", &self.folder);
         terraform.arg(command);
@@ -183,14 +198,28 @@ impl Root {
             .env("TF_CLI_CONFIG_FILE", "/dev/null")
             .env("TF_IN_AUTOMATION", "1")
             .env("CHECKPOINT_DISABLE", "1")
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        self.with_moto(&mut terraform);
+        terraform
+    }
+
+    /// No credentials of the machine, and no other endpoint.
+    fn with_moto(&self, command: &mut Command) {
+        command
             .env("AWS_ENDPOINT_URL", &self.endpoint)
             .env("AWS_REGION", "eu-west-1")
             .env("AWS_ACCESS_KEY_ID", "none")
             .env("AWS_SECRET_ACCESS_KEY", "none")
             .env_remove("AWS_PROFILE")
             .env_remove("AWS_SESSION_TOKEN");
-        terraform
+    }
+
+    /// Restores the table, with the AWS SDK that comes with moto.
+    fn restore(&self, tools: &Path) -> Result<()> {
+        let mut restore = super::command(tools.join("bin/python"), &self.folder);
+        self.with_moto(&mut restore);
+        output(restore.args(["-c", RESTORE]))?;
+        Ok(())
     }
 
     /// What `apply` and `destroy` print is only of interest if they fail.
@@ -221,6 +250,38 @@ impl Root {
     fn differences(&self) -> Result<Vec<(String, &'static str)>> {
         differences(&self.plan()?)
     }
+}
+
+/// What identifies the resources of a type, of which the second one with the same values replaces the first one.
+const IDENTITY: [(&str, &[&str]); 4] = [
+    ("aws_cloudwatch_log_metric_filter", &["log_group_name", "name"]),
+    ("aws_cloudwatch_metric_alarm", &["alarm_name"]),
+    ("aws_cloudwatch_query_definition", &["name"]),
+    ("aws_iam_role_policy", &["role", "name"]),
+];
+
+/// Fails if a plan gives two resources one identity, or if two instances of the module count in one metric.
+fn ensure_distinct_names(plan: &Value) -> Result<()> {
+    let changes = plan["resource_changes"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut owners = BTreeMap::new();
+    for (kind, identity) in IDENTITY {
+        let mut its = changes.iter().filter(|change| change["type"] == kind).peekable();
+        ensure!(its.peek().is_some(), "the plan has no {kind}");
+        for change in its {
+            let after = &change["change"]["after"];
+            let values: Vec<_> = identity.iter().filter_map(|name| after[name].as_str()).collect();
+            ensure!(values.len() == identity.len(), "{} has no {identity:?}", change["address"]);
+            let mut names = vec![(format!("the {kind} {}", values.join(" ")), &change["address"])];
+            if let Some(metric) = after["metric_transformation"][0]["name"].as_str() {
+                names.push((format!("the metric {metric}"), &change["module_address"]));
+            }
+            for (name, owner) in names {
+                let other = owners.insert(name.clone(), owner).unwrap_or(owner);
+                ensure!(other == owner, "{other} and {owner} would both have {name}");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The resources that a plan changes, with the reasons of [`NOT_RETURNED`].
@@ -274,6 +335,39 @@ mod tests {
         let [before, after] = [json!({"logging_config": []}), json!({"logging_config": [1]})];
         let found = differences(&plan("aws_lambda_function", &before, &after)).unwrap();
         assert_eq!(found, [("it".to_owned(), NOT_RETURNED[0].2)]);
+    }
+
+    #[test]
+    fn a_name_of_two_resources_and_a_metric_of_two_modules_are_errors() {
+        let resource = |kind: &str, module: &str, index: u32, after: Value| {
+            let address = format!("{module}.{kind}.this[{index}]");
+            let change = json!({"actions": ["create"], "after": after});
+            json!({"type": kind, "address": address, "module_address": module, "change": change})
+        };
+        let filter = |module: &str, index: u32, log_group: &str| {
+            let after = json!({
+                "log_group_name": log_group, "name": "n", "metric_transformation": [{"name": "m"}],
+            });
+            resource("aws_cloudwatch_log_metric_filter", module, index, after)
+        };
+        let with = |more: &[Value]| {
+            let mut all = vec![
+                filter("module.a", 0, "log 0"),
+                filter("module.a", 1, "log 1"),
+                resource("aws_cloudwatch_metric_alarm", "module.a", 0, json!({"alarm_name": "x"})),
+                resource("aws_cloudwatch_query_definition", "module.a", 0, json!({"name": "x"})),
+                resource("aws_iam_role_policy", "module.a", 0, json!({"role": "r", "name": "x"})),
+            ];
+            all.extend_from_slice(more);
+            ensure_distinct_names(&json!({"resource_changes": all}))
+        };
+        with(&[]).unwrap();
+        let policy = json!({"role": "r", "name": "x"});
+        let error = with(&[resource("aws_iam_role_policy", "module.b", 0, policy)]).unwrap_err();
+        assert!(error.to_string().contains("would both have the aws_iam_role_policy r x"), "{error}");
+        let error = with(&[filter("module.b", 0, "log 2")]).unwrap_err();
+        assert!(error.to_string().contains("\"module.b\" would both have the metric m"), "{error}");
+        assert!(ensure_distinct_names(&json!({})).is_err());
     }
 
     #[test]

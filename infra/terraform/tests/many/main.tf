@@ -1,5 +1,6 @@
 # What `cargo xtask verify infra` applies to moto: the example, many functions on one table, several services on one role,
-# which is inspector, operator and restorer too, and a second instance of the module for the same role and table.
+# which is inspector, operator and restorer too, a second instance of the module for the same role and table, and two
+# instances whose names, joined by `-`, would be those of the first one.
 
 terraform {
   required_version = ">= 1.9"
@@ -25,6 +26,10 @@ variable "functions" {
 
 locals {
   names = [for index in range(var.functions) : "function-${index}"]
+  # With `-`, `many` and its service `a-service-b` would have the policy, metrics and queries of `many-service-a` and
+  # its service `b`, and an alarm of the service `a-Throttles` would be the one on the table of `many-CallsFail-a`.
+  servers = ["server", "a-service-b", "service-a-b", "a-Throttles"]
+  others  = ["many-service-a", "many-CallsFail-a"]
 }
 
 resource "aws_iam_role" "shared" {
@@ -40,7 +45,7 @@ resource "aws_iam_role" "shared" {
 }
 
 resource "aws_cloudwatch_log_group" "of" {
-  for_each = toset(concat(local.names, ["server"]))
+  for_each = toset(concat(local.names, local.servers, local.others))
 
   name = each.key
 }
@@ -48,7 +53,7 @@ resource "aws_cloudwatch_log_group" "of" {
 module "idempotency" {
   source = "../.."
 
-  name                = "many-idempotency"
+  name                = "many"
   deletion_protection = false
   services = merge(
     {
@@ -60,10 +65,10 @@ module "idempotency" {
       }
     },
     {
-      server = {
+      for name in local.servers : name => {
         role_name      = aws_iam_role.shared.name
-        log_group_name = aws_cloudwatch_log_group.of["server"].name
-        scopes         = [["server"]]
+        log_group_name = aws_cloudwatch_log_group.of[name].name
+        scopes         = [[name]]
       }
     },
   )
@@ -87,6 +92,21 @@ module "second" {
 
   # The module reads the table.
   depends_on = [module.idempotency]
+}
+
+module "other" {
+  source   = "../.."
+  for_each = toset(local.others)
+
+  name                = each.key
+  deletion_protection = false
+  services = {
+    b = {
+      role_name      = aws_iam_role.shared.name
+      log_group_name = aws_cloudwatch_log_group.of[each.key].name
+      scopes         = [[each.key]]
+    }
+  }
 }
 
 module "example" {
