@@ -28,7 +28,7 @@ locals {
   names = [for index in range(var.functions) : "function-${index}"]
   # With `-`, `many` and its service `a-service-b` would have the policy, metrics and queries of `many-service-a` and
   # its service `b`, and an alarm of the service `a-Throttles` would be the one on the table of `many-CallsFail-a`.
-  servers = ["server", "a-service-b", "service-a-b", "a-Throttles"]
+  servers = ["a-service-b", "service-a-b", "a-Throttles"]
   others  = ["many-service-a", "many-CallsFail-a"]
 }
 
