@@ -1,10 +1,10 @@
 variable "name" {
   type        = string
-  description = "The table's name, and the first part of the names of alarms, metrics, policies and the dashboard."
+  description = "The table's name, and the first part of the names of alarms, metrics, queries, policies and the dashboard."
 
   validation {
-    condition     = can(regex("^[A-Za-z0-9_.-]{3,64}$", var.name))
-    error_message = "The name needs 3 to 64 of A-Z, a-z, 0-9, _, . and -: it is part of the names of policies and of the dashboard."
+    condition     = can(regex("^[A-Za-z0-9_-]{3,64}$", var.name))
+    error_message = "The name needs 3 to 64 of A-Z, a-z, 0-9, _ and -: it is part of the dashboard's name, and of names whose parts `/` or `+` joins."
   }
 }
 
@@ -26,7 +26,7 @@ variable "services" {
     scopes, and of no others; a scope is the list of its segments: [["payments"], ["refunds", "v2"]].
     A function has a function_name; a server has none, and its role is that of its task or pod. Most
     alarms count lines in the log group; without one, watch the metrics (infra/servers). The names begin the
-    descriptions of alarms, and are part of the names of policies and metrics.
+    descriptions of alarms, and are part of the names of policies, metrics and queries.
   TEXT
 
   validation {
@@ -36,7 +36,7 @@ variable "services" {
 
   validation {
     condition     = alltrue([for name in keys(var.services) : can(regex("^[A-Za-z0-9_.-]{1,40}$", name))])
-    error_message = "A service's name has other characters than A-Z, a-z, 0-9, _, . and -, or more than 40: it is part of the name of a policy."
+    error_message = "A service's name has other characters than A-Z, a-z, 0-9, _, . and -, or more than 40: it is part of names whose parts `/` or `+` joins."
   }
 
   validation {
