@@ -194,6 +194,16 @@ describe.skipIf(!IS_THERE)("infra/terraform", () => {
     for (const { metrics } of alarms) expect(Object.keys(metrics).length).toBeLessThanOrEqual(10);
   });
 
+  it("takes no name that contains what joins the parts of names", () => {
+    const variables = fs.readFileSync(path.join(MODULE, "variables.tf"), "utf8");
+    const patterns = [...variables.matchAll(/regex\("(\^.+\$)", (?:var\.name|name)\)/g)].map(([, pattern]) => new RegExp(pattern!));
+    expect(patterns).toHaveLength(2);
+    for (const pattern of patterns) {
+      expect("eu-api").toMatch(pattern);
+      for (const name of ["eu/api", "eu+api"]) expect(name).not.toMatch(pattern);
+    }
+  });
+
   it("asks for no function's name and no log group: a server has none", () => {
     const variables = fs.readFileSync(path.join(MODULE, "variables.tf"), "utf8");
     for (const name of ["function_name", "log_group_name"]) expect(variables).toMatch(new RegExp(`${name} += optional\\(string\\)`));
