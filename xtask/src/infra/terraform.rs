@@ -364,7 +364,10 @@ mod tests {
         with(&[]).unwrap();
         let policy = json!({"role": "r", "name": "x"});
         let error = with(&[resource("aws_iam_role_policy", "module.b", 0, policy)]).unwrap_err();
-        assert!(error.to_string().contains("would both have the aws_iam_role_policy r x"), "{error}");
+        assert!(
+            error.to_string().contains("would both have the aws_iam_role_policy r x"),
+            "{error}"
+        );
         let error = with(&[filter("module.b", 0, "log 2")]).unwrap_err();
         assert!(error.to_string().contains("\"module.b\" would both have the metric m"), "{error}");
         assert!(ensure_distinct_names(&json!({})).is_err());
