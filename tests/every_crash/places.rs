@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -254,6 +256,37 @@ fn a_request_and_a_point_have_these_places() {
         ),
     ];
     assert_eq!(places, expected);
+}
+
+/// Closures of `spawn_blocking` and file operations run while no task runs, however fast their thread is.
+#[test]
+fn threads_have_the_same_places_in_each_run() {
+    let path = std::env::temp_dir().join(format!("every_crash-{}", std::process::id()));
+    let (begun, runs) = (Arc::new(AtomicU32::new(0)), Cell::new(0));
+    every_crash(async |world: World| {
+        runs.set(runs.get() + 1);
+        let call = world.call(async |process| {
+            let operation = process.idempotency().operation("hash").key("k").no_payload();
+            let handler = async |_| {
+                let pause = |millis| {
+                    let pause = Duration::from_millis(millis);
+                    tokio::task::spawn_blocking(move || std::thread::sleep(pause))
+                };
+                let (first, second) = tokio::join!(pause(3), pause(0));
+                first.and(second).expect("no panic");
+                tokio::fs::write(&path, "text").await?;
+                world.point("written").await;
+                tokio::fs::read_to_string(&path).await
+            };
+            let answer = operation.run(handler).await;
+            let begun = Arc::clone(&begun);
+            drop(tokio::task::spawn_blocking(move || begun.fetch_add(1, Ordering::SeqCst)));
+            answer
+        });
+        assert_eq!(call.await.expect("an answer"), "text");
+        assert_eq!(begun.load(Ordering::SeqCst), runs.get(), "what is not awaited runs too");
+    });
+    std::fs::remove_file(path).expect("a file");
 }
 
 #[test]

@@ -7,19 +7,26 @@
 //!
 //! Tokio tells when a runtime is idle: it calls a hook before it parks its thread. With paused time,
 //! parking moves the clock to the next timer.
+//!
+//! Closures of `spawn_blocking` run one after the other, and only in a leap, while no task runs. The
+//! clock stands still until they have ended. So they take real time, and no run depends on how fast
+//! their thread is.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Instant;
 
-/// How often a call may be polled before time has to pass.
+/// How often a call and the tasks may be polled before time has to pass.
 const MAX_POLLS: u32 = 100_000;
+/// How long closures of `spawn_blocking` may run, in real time.
+const LONGEST_CLOSURE: Duration = Duration::from_secs(10);
 
 /// Whether something happened because of which the test has to be polled.
 #[derive(Clone, Debug, Default)]
@@ -55,8 +62,33 @@ pub(super) enum Turn<T> {
     Dropped,
     /// The machine has crashed.
     Crashed,
-    /// The call was polled again and again without waiting for time.
+    Stuck(Stuck),
+}
+
+/// Why a machine does not become idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stuck {
+    /// Its tasks are polled again and again without waiting for time.
     Spins,
+    /// A closure of `spawn_blocking` does not end.
+    Blocks,
+}
+
+impl Stuck {
+    /// The message about a machine of this name.
+    pub(super) fn of(self, name: &str) -> String {
+        match self {
+            Self::Spins => format!(
+                "a task of {name} never waits: it is polled again and again without waiting for anything. \
+                 Does the code loop around `yield_now`, or around a future that is ready at once?"
+            ),
+            Self::Blocks => format!(
+                "a closure of `spawn_blocking` or a file operation of {name} has not ended after \
+                 {LONGEST_CLOSURE:?} of real time. Time stands still and no task runs until it ends, so it \
+                 must not wait for a request, a sleep, a task or another closure: await those in the handler"
+            ),
+        }
+    }
 }
 
 #[derive(derive_more::Debug)]
@@ -65,6 +97,8 @@ pub(super) struct Machine {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
     signals: Arc<Signals>,
+    threads: Arc<Threads>,
+    beat: Option<Beat>,
     /// When the machine started, by its own clock and by that of the world.
     started: (Instant, u64),
     clock: AtomicU64,
@@ -74,6 +108,7 @@ pub(super) struct Machine {
 #[derive(Debug, Default)]
 struct Signals {
     is_leaping: AtomicBool,
+    /// Whether the leap ends: the clock has moved, or the call was woken.
     has_leapt: AtomicBool,
     /// How often in a row the runtime was about to park.
     idle: AtomicU32,
@@ -110,6 +145,102 @@ impl Signals {
     }
 }
 
+/// A socket that sends to itself. The runtime looks at its sockets after each poll of a task. So a
+/// datagram wakes the root future between two tasks, and unlike `wake` it does not keep the runtime from
+/// parking if there is no other task.
+#[derive(Debug)]
+struct Beat(tokio::net::UdpSocket);
+
+impl Beat {
+    /// Call it inside of the runtime. `None` without a network: tasks that never wait are not found then.
+    fn new() -> Option<Self> {
+        let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).ok()?;
+        socket.connect(socket.local_addr().ok()?).ok()?;
+        socket.set_nonblocking(true).ok()?;
+        tokio::net::UdpSocket::from_std(socket).ok().map(Self)
+    }
+
+    /// Wakes a future after the next poll of a task.
+    fn wake_after_next_task(&self, context: &mut Context<'_>) {
+        while self.0.try_recv(&mut [0]).is_ok() {}
+        match self.0.poll_recv_ready(context) {
+            Poll::Ready(_) => context.waker().wake_by_ref(),
+            // A datagram that is not sent wakes nothing, as without a network.
+            Poll::Pending => drop(self.0.try_send(&[0])),
+        }
+    }
+}
+
+/// The thread that runs closures of `spawn_blocking`.
+#[derive(Debug, Default)]
+struct Threads {
+    state: Mutex<ThreadState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+enum ThreadState {
+    /// A new thread waits before its first closure.
+    #[default]
+    Paused,
+    /// This many threads run.
+    Running(u32),
+    /// No further thread begins.
+    Dead,
+}
+
+impl Threads {
+    fn state(&self) -> MutexGuard<'_, ThreadState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs on a new thread. If its process has crashed, the thread ends here, and its closures do not run.
+    fn begin(&self) {
+        let is_paused = |state: &mut ThreadState| matches!(state, ThreadState::Paused);
+        let state = self.changed.wait_while(self.state(), is_paused);
+        match &mut *state.unwrap_or_else(PoisonError::into_inner) {
+            ThreadState::Running(threads) => return *threads += 1,
+            ThreadState::Paused | ThreadState::Dead => {}
+        }
+        std::panic::resume_unwind(Box::new("the process has crashed"));
+    }
+
+    /// Runs on a thread that has run all closures.
+    fn end(&self) {
+        if let ThreadState::Running(threads) = &mut *self.state() {
+            *threads -= 1;
+        }
+        self.changed.notify_all();
+    }
+
+    fn resume(&self) {
+        let mut state = self.state();
+        if matches!(*state, ThreadState::Paused) {
+            *state = ThreadState::Running(0);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until no thread runs, and lets none begin.
+    fn pause(&self) -> Result<(), Stuck> {
+        let runs = |state: &mut ThreadState| matches!(state, ThreadState::Running(1..));
+        let waited = self.changed.wait_timeout_while(self.state(), LONGEST_CLOSURE, runs);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(Stuck::Blocks);
+        }
+        if matches!(*state, ThreadState::Running(_)) {
+            *state = ThreadState::Paused;
+        }
+        Ok(())
+    }
+
+    fn kill(&self) {
+        *self.state() = ThreadState::Dead;
+        self.changed.notify_all();
+    }
+}
+
 /// Whether a call has to be polled.
 #[derive(Debug)]
 pub(super) struct CallWaker {
@@ -126,6 +257,7 @@ impl Wake for CallWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_set.store(true, Ordering::SeqCst);
         self.world.set();
+        self.signals.has_leapt.store(true, Ordering::SeqCst);
         self.signals.wake();
     }
 }
@@ -135,6 +267,8 @@ impl Machine {
     pub(super) fn start(now: u64) -> io::Result<Self> {
         let signals = Arc::<Signals>::default();
         let (before, after) = (Arc::clone(&signals), Arc::clone(&signals));
+        let threads = Arc::<Threads>::default();
+        let (begin, end) = (Arc::clone(&threads), Arc::clone(&threads));
         let runtime = Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
@@ -142,11 +276,20 @@ impl Machine {
             .event_interval(1)
             .on_thread_park(move || before.before_park())
             .on_thread_unpark(move || after.after_park())
+            .max_blocking_threads(1)
+            .thread_keep_alive(Duration::ZERO)
+            .on_thread_start(move || begin.begin())
+            .on_thread_stop(move || end.end())
             .build()?;
         let handle = runtime.handle().clone();
         let started = (read_clock(&handle), now);
         let clock = AtomicU64::new(now);
-        Ok(Self { runtime: Mutex::new(Some(runtime)), handle, signals, started, clock })
+        let beat = {
+            let _context = handle.enter();
+            Beat::new()
+        };
+        let runtime = Mutex::new(Some(runtime));
+        Ok(Self { runtime, handle, signals, threads, beat, started, clock })
     }
 
     pub(super) const fn handle(&self) -> &Handle {
@@ -161,6 +304,7 @@ impl Machine {
     /// Nothing on this machine is polled any more.
     pub(super) fn kill(&self) {
         self.signals.is_dead.store(true, Ordering::SeqCst);
+        self.threads.kill();
         self.signals.wake();
     }
 
@@ -174,7 +318,7 @@ impl Machine {
         self.handle.metrics().num_alive_tasks()
     }
 
-    /// Drops the tasks. A thread of `spawn_blocking` cannot be ended.
+    /// Drops the tasks, and the closures of `spawn_blocking` that have not begun.
     pub(super) fn shut_down(&self) {
         self.kill();
         let runtime = self.runtime().take();
@@ -194,8 +338,24 @@ impl Machine {
     }
 
     /// Runs the tasks until the machine is idle.
-    pub(super) fn tick_tasks(&self) {
-        let _: Turn<()> = self.turn(|_| None);
+    pub(super) fn tick_tasks(&self) -> Result<(), Stuck> {
+        match self.turn(|_| None::<Turn<()>>) {
+            Turn::Stuck(stuck) => Err(stuck),
+            Turn::Answered(()) | Turn::Idle | Turn::Dropped | Turn::Crashed => Ok(()),
+        }
+    }
+
+    /// Runs the closures of `spawn_blocking` that have been spawned until now.
+    pub(super) fn run_closures(&self) -> Result<(), Stuck> {
+        if !self.runs() {
+            return Ok(());
+        }
+        let (sender, last) = mpsc::channel();
+        self.handle.spawn_blocking(move || sender.send(()));
+        self.threads.resume();
+        let ended = last.recv_timeout(LONGEST_CLOSURE);
+        self.threads.pause()?;
+        ended.map_err(|_| Stuck::Blocks)
     }
 
     /// Runs a call and the tasks until the call ends or the machine is idle. `waits` is called at
@@ -207,18 +367,15 @@ impl Machine {
         mut waits: impl FnMut() -> bool,
     ) -> Turn<F::Output> {
         let waker = Waker::from(Arc::clone(awake));
-        let mut polls = 0;
         self.turn(|signals| {
             if !awake.is_set.swap(false, Ordering::SeqCst) {
                 return None;
             }
-            polls += 1;
             signals.idle.store(0, Ordering::SeqCst);
             match call.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(output) => Some(Turn::Answered(output)),
                 Poll::Pending if signals.is_dead.load(Ordering::SeqCst) => None,
                 Poll::Pending if waits() => Some(Turn::Dropped),
-                Poll::Pending if polls == MAX_POLLS => Some(Turn::Spins),
                 Poll::Pending => None,
             }
         })
@@ -226,8 +383,7 @@ impl Machine {
 
     fn turn<T>(&self, mut poll: impl FnMut(&Signals) -> Option<Turn<T>>) -> Turn<T> {
         let signals = &self.signals;
-        signals.idle.store(0, Ordering::SeqCst);
-        self.block_on(|| {
+        let turn = self.block_on(|| {
             if signals.is_dead.load(Ordering::SeqCst) {
                 return Some(Turn::Crashed);
             }
@@ -236,22 +392,30 @@ impl Machine {
             }
             // Between the first and the second time, timers that were due have fired.
             (signals.idle.load(Ordering::SeqCst) >= 2).then_some(Turn::Idle)
-        })
-        .unwrap_or(Turn::Crashed)
+        });
+        match turn {
+            Ok(turn) => turn.unwrap_or(Turn::Crashed),
+            Err(stuck) => Turn::Stuck(stuck),
+        }
     }
 
-    /// Moves the clock to the next timer, and at most to `bound`. Runs only tasks that can continue
-    /// without time passing. Returns the clock.
-    pub(super) fn leap(&self, bound: u64) -> u64 {
+    /// Moves the clock to the next timer, and at most to `bound`. Runs closures of `spawn_blocking`, and
+    /// only tasks that can continue without time passing. Returns the clock, which has not moved if a
+    /// closure ran or woke the call.
+    pub(super) fn leap(&self, bound: u64) -> Result<u64, Stuck> {
         let signals = &self.signals;
         signals.has_leapt.store(false, Ordering::SeqCst);
-        signals.is_leaping.store(true, Ordering::SeqCst);
         let (started, base) = self.started;
         let mut timer = None;
-        self.block_on(|| {
+        self.threads.resume();
+        let leapt = self.block_on(|| {
             if signals.has_leapt.load(Ordering::SeqCst) || signals.is_dead.load(Ordering::SeqCst) {
                 return Some(());
             }
+            if signals.idle.load(Ordering::SeqCst) == 0 {
+                return None;
+            }
+            signals.is_leaping.store(true, Ordering::SeqCst);
             let end = started + Duration::from_millis(bound.saturating_sub(base));
             let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
             let root = signals.root().clone();
@@ -259,24 +423,42 @@ impl Machine {
             timer.as_mut().poll(&mut Context::from_waker(waker)).is_ready().then_some(())
         });
         signals.is_leaping.store(false, Ordering::SeqCst);
+        self.threads.pause()?;
+        leapt?;
         let passed = read_clock(&self.handle).saturating_duration_since(started);
         let passed = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
         // A dead machine has no timers.
         let clock = if signals.is_dead.load(Ordering::SeqCst) { bound } else { base + passed };
         self.clock.store(clock, Ordering::SeqCst);
-        clock
+        Ok(clock)
     }
 
-    /// Runs the runtime until `poll`, its root, returns something. `None` if it was shut down.
-    fn block_on<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Runs the runtime until `poll`, its root, returns something. While there are tasks, the root is
+    /// polled after each poll of a task, except in a leap. `None` if the runtime was shut down.
+    fn block_on<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Result<Option<T>, Stuck> {
+        let signals = &self.signals;
+        signals.idle.store(0, Ordering::SeqCst);
         let runtime = self.runtime();
+        let mut polls = 0;
         let root = std::future::poll_fn(|context| {
-            *self.signals.root() = Some(context.waker().clone());
-            poll().map_or(Poll::Pending, Poll::Ready)
+            *signals.root() = Some(context.waker().clone());
+            if let Some(ended) = poll() {
+                return Poll::Ready(Ok(ended));
+            }
+            if !signals.is_leaping.load(Ordering::SeqCst) {
+                polls += 1;
+                if polls > MAX_POLLS {
+                    return Poll::Ready(Err(Stuck::Spins));
+                }
+                if let Some(beat) = self.beat.as_ref().filter(|_| self.tasks() > 0) {
+                    beat.wake_after_next_task(context);
+                }
+            }
+            Poll::Pending
         });
         let ended = runtime.as_ref().map(|runtime| runtime.block_on(root));
-        *self.signals.root() = None;
-        ended
+        *signals.root() = None;
+        ended.transpose()
     }
 }
 

@@ -25,13 +25,10 @@ const REPEATS: usize = 4;
 const LONGEST_CALL: Duration = Duration::from_secs(3600);
 /// How long the test's own code may wait.
 const LONGEST_TEST: u64 = 366 * 24 * 3600 * 1000;
-/// The longest step of time while several machines run, and the first one otherwise. A step takes as
-/// long in real time if a thread of `spawn_blocking` runs.
+/// The longest step of time while several machines run, and the first one otherwise.
 const SECOND: u64 = 1000;
 /// How often something may happen without time passing.
 const MAX_TURNS: u32 = 100_000;
-/// How often time may stand still because of threads or sockets outside of the world.
-const MAX_STANDSTILLS: u32 = 60;
 
 const NO_REQUEST: &str = "no call has sent a request, so nothing could be disturbed. Make the call in `world.call(..)` \
                           or `world.race(..)`, and use `process.idempotency()`, `process.builder()` or \
@@ -258,7 +255,7 @@ impl EveryCrash {
 /// Runs the test's future and all machines until it is done or the run has failed.
 fn drive(shared: &Shared, home: &Machine, mut future: Pin<&mut impl Future<Output = ()>>) {
     let waker = Waker::from(Arc::new(shared.woken.clone()));
-    let mut pace = Pace { step: 1, events: 0, turns: 0, standstills: 0 };
+    let mut pace = Pace { step: 1, events: 0, turns: 0 };
     let end = shared.now() + LONGEST_TEST;
     loop {
         shared.wake_all();
@@ -273,29 +270,33 @@ fn drive(shared: &Shared, home: &Machine, mut future: Pin<&mut impl Future<Outpu
             Err(panic) => return shared.fail(panic.text().to_owned()),
         }
         let machines = shared.machines();
-        home.tick_tasks();
+        if let Err(stuck) = home.tick_tasks() {
+            return shared.fail(stuck.of("the test"));
+        }
         for (process, machine) in &machines {
             if machine.clock() <= shared.now() {
                 let _current = Current::set(*process);
-                machine.tick_tasks();
+                if let Err(stuck) = machine.tick_tasks() {
+                    shared.fail(stuck.of(&shared.name_of(*process)));
+                }
             }
         }
         if shared.has_failed() {
             return;
         }
+        pace.turns += 1;
+        if pace.turns > MAX_TURNS {
+            return shared.fail(
+                "the test goes on and on without waiting for anything: does it loop, or does a thread of its \
+                 own wake it?"
+                    .to_owned(),
+            );
+        }
         if shared.woken.take() {
-            pace.turns += 1;
-            if pace.turns > MAX_TURNS {
-                let loops = "the test goes on and on without waiting for anything: does it loop?";
-                return shared.fail(loops.to_owned());
-            }
             continue;
         }
-        pace.let_time_pass(shared, home, &machines);
-        if pace.standstills > MAX_STANDSTILLS {
-            return shared.fail(
-                "a thread of `spawn_blocking` has not ended, so that time stands still".to_owned(),
-            );
+        if let Err(stuck) = pace.let_time_pass(shared, home, &machines) {
+            return shared.fail(stuck);
         }
         if shared.now() >= end {
             return shared
@@ -309,8 +310,8 @@ struct Pace {
     step: u64,
     /// How many events there were.
     events: usize,
+    /// How many turns there were since time passed.
     turns: u32,
-    standstills: u32,
 }
 
 impl Pace {
@@ -322,7 +323,7 @@ impl Pace {
         shared: &Shared,
         home: &Machine,
         machines: &[(usize, Arc<Machine>)],
-    ) {
+    ) -> Result<(), String> {
         let now = shared.now();
         let (first, longest) =
             if machines.len() > 1 { (1, SECOND) } else { (SECOND, u64::from(u32::MAX)) };
@@ -333,18 +334,22 @@ impl Pace {
         for (process, machine) in machines {
             if machine.clock() <= now {
                 let _current = Current::set(*process);
-                bound = bound.min(machine.leap(bound));
+                let leapt = machine.leap(bound);
+                bound = bound.min(leapt.map_err(|stuck| stuck.of(&shared.name_of(*process)))?);
             }
         }
-        bound = bound.min(home.leap(bound));
+        let leapt = home.leap(bound);
+        bound = bound.min(leapt.map_err(|stuck| stuck.of("the test"))?);
         shared.clock.set(bound);
-        self.turns = 0;
         let stands_still = bound == now;
-        self.standstills = if stands_still { self.standstills + 1 } else { 0 };
+        if !stands_still {
+            self.turns = 0;
+        }
         let events = shared.log().events.len();
         let is_quiet = events == std::mem::replace(&mut self.events, events)
             && !stands_still
             && !shared.woken.is_set();
         self.step = if is_quiet { step * 2 } else { 1 };
+        Ok(())
     }
 }

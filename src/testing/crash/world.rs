@@ -417,6 +417,11 @@ impl Shared {
         ends.max().unwrap_or_default().max(self.now()) + BEYOND_THE_LEASE
     }
 
+    /// The name of a process.
+    pub(super) fn name_of(&self, process: usize) -> String {
+        lock(&self.states).get(process).map(State::name).unwrap_or_default()
+    }
+
     fn number_of_call(&self) -> u32 {
         let mut calls = lock(&self.calls);
         *calls += 1;
@@ -768,18 +773,16 @@ impl World {
                 machine.shut_down();
                 None
             }
-            Turn::Idle | Turn::Spins => {
-                shared.fail(
-                    "the call is polled again and again without waiting for anything: does it loop?"
-                        .to_owned(),
-                );
+            Turn::Stuck(stuck) => {
+                shared.fail(stuck.of(&shared.name_of(id)));
                 pending().await
             }
+            Turn::Idle => pending().await,
         }
     }
 
     fn began(&self, caller: Caller, id: usize) {
-        let name = lock(&self.shared.states).get(id).map(State::name).unwrap_or_default();
+        let name = self.shared.name_of(id);
         self.shared.event(format!("{name} begins"));
         let mut log = self.shared.log();
         let seconds = (self.shared.now() - BEGINNING) / 1000;
@@ -793,9 +796,15 @@ impl World {
     async fn answered(&self, id: usize, machine: &Machine) {
         let shared = &self.shared;
         shared.happened(id, "its answer", "answered");
-        {
+        let ticked = {
             let _current = Current::set(id);
-            machine.tick_tasks();
+            machine
+                .tick_tasks()
+                .and_then(|()| machine.run_closures())
+                .and_then(|()| machine.tick_tasks())
+        };
+        if let Err(stuck) = ticked {
+            return shared.fail(stuck.of(&shared.name_of(id)));
         }
         if machine.tasks() == 0 {
             return machine.shut_down();
