@@ -10,7 +10,7 @@ use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::testing::{EveryCrash, World, every_crash};
 use tower::ServiceExt as _;
 
-use super::{finding, report};
+use super::{assert_names, finding, report};
 
 #[test]
 fn a_call_that_never_answers_is_an_error_after_a_bound() {
@@ -135,11 +135,39 @@ fn a_handler_that_differs_from_run_to_run_is_reported_with_the_first_difference(
         };
         world.call(call).await;
     });
+    assert_names(&report, "in a run that did not reach its place: ");
+    assert!(!report.contains("DYNAMODB_IDEMPOTENCY_CRASH"), "it cannot be run again: {report}");
     let differs = |line: &str, what: &str| line.contains(what) && line.contains("request 2");
     let earlier = report.lines().find(|line| line.contains("earlier: ")).expect("a line");
     let now = report.lines().find(|line| line.contains("now: ")).expect("a line");
     assert!(differs(earlier, "DescribeTable on `idempotency`"), "{report}");
     assert!(differs(now, "ListTables"), "{report}");
+}
+
+#[test]
+fn a_run_that_is_shorter_is_reported_with_the_first_missing_place() {
+    let runs = Cell::new(0);
+    let report = finding(async |world: World| {
+        runs.set(runs.get() + 1);
+        let requests = if runs.get() == 1 { 3 } else { 1 };
+        let call = async |process: dynamodb_idempotency::testing::Process| {
+            for _ in 0..requests {
+                process.client().list_tables().send().await.expect("tables");
+            }
+        };
+        world.call(call).await;
+    });
+    let line = |what: &str| report.lines().find(|line| line.contains(what)).expect("a line");
+    let missing = "dropped while it waited, after DynamoDB had executed ListTables, await 2";
+    assert!(line("earlier: ").contains(missing), "{report}");
+    assert!(line("now: ").contains("the end of the test, after"), "{report}");
+    assert!(line("where:").contains("did not reach its place"), "{report}");
+}
+
+#[test]
+fn no_disturbance_is_refused() {
+    let report = report(|| drop(EveryCrash::new().repeats(0)));
+    assert!(report.contains("It must be at least 1"), "{report}");
 }
 
 #[tokio::test]
@@ -156,16 +184,59 @@ fn the_line_of_a_report_runs_only_its_place() {
     let test = "limits::the_line_of_a_report_runs_only_its_place";
     assert!(line.ends_with(&format!(" -- --exact {test}")), "{line}");
     let (variable, _) = line.split_once(' ').expect("a variable");
-    let (name, places) = variable.split_once('=').expect("a value");
-    let mut again = Command::new(std::env::current_exe().expect("this program"));
-    again.args(["--include-ignored", "--exact", "limits::a_test_that_fails"]);
-    let again = again.env(name, places).output().expect("an end");
-    let printed = String::from_utf8_lossy(&again.stdout);
-    assert!(!again.status.success(), "{printed}");
+    let printed = again(variable, "limits::a_test_that_fails");
     assert!(printed.contains("every_crash found a failure in run 1."), "{printed}");
     let place =
         |report: &str| report.lines().find(|line| line.starts_with("where:")).map(str::to_owned);
     assert_eq!(place(&printed), place(&report));
+}
+
+/// What a failing test of this program prints with a variable.
+fn again(variable: &str, test: &str) -> String {
+    let (name, value) = variable.split_once('=').expect("a value");
+    let mut again = Command::new(std::env::current_exe().expect("this program"));
+    let again = again.args(["--include-ignored", "--exact", test]).env(name, value);
+    let again = again.output().expect("an end");
+    let printed =
+        [again.stdout, again.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(!again.status.success(), "{printed:?}");
+    printed.concat()
+}
+
+#[test]
+fn the_line_of_a_report_runs_the_every_crash_that_failed() {
+    let report = super::report(two_tests);
+    let line = report.lines().last().expect("a line");
+    let (variable, _) = line.split_once(' ').expect("a variable");
+    assert!(variable.starts_with("DYNAMODB_IDEMPOTENCY_CRASH=2:"), "{variable}");
+    let printed = again(variable, "limits::a_second_test_that_fails");
+    assert!(printed.contains(&format!("{variable} skips this every_crash, number 1")), "{printed}");
+    assert!(printed.contains("mails of the second"), "{printed}");
+}
+
+#[test]
+#[ignore = "another test runs it in a process of its own"]
+fn a_second_test_that_fails() {
+    two_tests();
+}
+
+/// The first has no place that the second one has.
+fn two_tests() {
+    every_crash(async |world: World| {
+        world.call(async |process| process.client().list_tables().send().await.is_ok()).await;
+    });
+    every_crash(async |world: World| {
+        let mails = Cell::new(0);
+        let call = world.call(async |process| {
+            for _ in 0..2 {
+                process.client().list_tables().send().await.expect("tables");
+            }
+            mails.set(mails.get() + 1);
+            world.point("mailed").await;
+        });
+        call.await;
+        assert_eq!(mails.get(), 1, "mails of the second");
+    });
 }
 
 #[test]

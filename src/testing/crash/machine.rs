@@ -149,7 +149,10 @@ impl Signals {
 /// datagram wakes the root future between two tasks, and unlike `wake` it does not keep the runtime from
 /// parking if there is no other task.
 #[derive(Debug)]
-struct Beat(tokio::net::UdpSocket);
+struct Beat {
+    receiver: tokio::net::UdpSocket,
+    sender: std::net::UdpSocket,
+}
 
 impl Beat {
     /// Call it inside of the runtime. `None` without a network: tasks that never wait are not found then.
@@ -157,16 +160,17 @@ impl Beat {
         let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).ok()?;
         socket.connect(socket.local_addr().ok()?).ok()?;
         socket.set_nonblocking(true).ok()?;
-        tokio::net::UdpSocket::from_std(socket).ok().map(Self)
+        let sender = socket.try_clone().ok()?;
+        Some(Self { receiver: tokio::net::UdpSocket::from_std(socket).ok()?, sender })
     }
 
     /// Wakes a future after the next poll of a task.
     fn wake_after_next_task(&self, context: &mut Context<'_>) {
-        while self.0.try_recv(&mut [0]).is_ok() {}
-        match self.0.poll_recv_ready(context) {
+        while self.receiver.try_recv(&mut [0]).is_ok() {}
+        match self.receiver.poll_recv_ready(context) {
             Poll::Ready(_) => context.waker().wake_by_ref(),
             // A datagram that is not sent wakes nothing, as without a network.
-            Poll::Pending => drop(self.0.try_send(&[0])),
+            Poll::Pending => drop(self.sender.send(&[0])),
         }
     }
 }

@@ -6,15 +6,16 @@ mod report;
 mod request;
 mod world;
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use self::machine::Machine;
-use self::plan::{Plan, Plans};
+use self::plan::{Chosen, Plan, Plans};
 use self::report::{PLACE_ENV, Report};
-use self::world::{Current, Log, Shared};
+use self::world::{Current, Log, Shared, differs};
 pub use self::world::{Process, World};
 use crate::call::user_code;
 use crate::fault_injection::{Observed, Seeded};
@@ -27,6 +28,11 @@ const LONGEST_CALL: Duration = Duration::from_secs(3600);
 const LONGEST_TEST: u64 = 366 * 24 * 3600 * 1000;
 /// The longest step of time while several machines run, and the first one otherwise.
 const SECOND: u64 = 1000;
+thread_local! {
+    /// How many tests of `every_crash` this thread has begun.
+    static BEGUN: Cell<u32> = const { Cell::new(0) };
+}
+
 /// How often something may happen without time passing.
 const MAX_TURNS: u32 = 100_000;
 
@@ -122,8 +128,8 @@ impl EveryCrash {
         Self::default()
     }
 
-    /// Sets how often a call is made again at most, which is also how often one run is disturbed.
-    /// Default 4.
+    /// Sets at how many places one run is disturbed at most, at least 1. So a call is made again at
+    /// most this often. Default 4.
     ///
     /// ```
     /// use dynamodb_idempotency::testing::{EveryCrash, World};
@@ -135,7 +141,15 @@ impl EveryCrash {
     /// // One crash a run: the repeats are undisturbed.
     /// EveryCrash::new().repeats(1).run(greets);
     /// ```
+    ///
+    /// # Panics
+    /// If it is 0.
+    #[track_caller]
     pub const fn repeats(mut self, repeats: usize) -> Self {
+        assert!(
+            repeats > 0,
+            "EveryCrash::repeats is 0, so that no run would be disturbed. It must be at least 1"
+        );
         self.repeats = repeats;
         self
     }
@@ -187,18 +201,26 @@ impl EveryCrash {
     }
 
     fn explore(&self, test: &mut impl AsyncFnMut(World)) -> Result<(), Box<Report>> {
-        let failed =
-            |plan: &Plan, number, log| Box::new(Report { plan: plan.clone(), number, log });
-        if let Ok(chosen) = std::env::var(PLACE_ENV) {
-            let plan = Plan::parse(&chosen);
-            let log = match &plan {
-                Some(plan) => self.run_once(test, plan),
-                None => {
-                    Log::failed(format!("{PLACE_ENV} is `{chosen}`, which no report has printed"))
-                }
+        let nth = BEGUN.get() + 1;
+        BEGUN.set(nth);
+        let failed = |plan: &Plan, number, log| {
+            let chosen = Chosen { nth, plan: plan.clone() };
+            Box::new(Report { chosen, number, log })
+        };
+        if let Ok(text) = std::env::var(PLACE_ENV) {
+            let Some(chosen) = Chosen::parse(&text) else {
+                let log =
+                    Log::failed(format!("{PLACE_ENV} is `{text}`, which no report has printed"));
+                return Err(failed(&Plan::default(), 1, log));
             };
-            let plan = plan.unwrap_or_default();
-            return if log.failure.is_some() { Err(failed(&plan, 1, log)) } else { Ok(()) };
+            if chosen.nth != nth {
+                note(&format!(
+                    "{PLACE_ENV}={text} skips this every_crash, number {nth} of its thread"
+                ));
+                return Ok(());
+            }
+            let log = self.run_once(test, &chosen.plan);
+            return if log.failure.is_some() { Err(failed(&chosen.plan, 1, log)) } else { Ok(()) };
         }
         let mut plans = Plans::new(self.repeats);
         let mut number = 0;
@@ -243,13 +265,23 @@ impl EveryCrash {
         let mut log = std::mem::take(&mut *shared.log());
         let reached = log.places.len();
         if log.failure.is_none() && plan.places.iter().any(|&place| place >= reached) {
-            log.failure = Some(format!(
-                "this run ended after {reached} places, and did not reach the place where it was to be \
-                 disturbed: the handler did something else than in an earlier run, or was changed"
-            ));
+            let now = format!("the end of the test, after {reached} places");
+            log.failure = Some(match plan.expected.get(reached) {
+                Some(expected) => differs(&now, &expected.text),
+                None => format!(
+                    "the run has {reached} places, so it did not reach the place of {PLACE_ENV}. The test \
+                     or the handler was changed after the report, or differs from run to run. Run the test \
+                     without the variable"
+                ),
+            });
         }
         log
     }
+}
+
+#[expect(clippy::print_stderr, reason = "the output of a test")]
+fn note(text: &str) {
+    eprintln!("{text}");
 }
 
 /// Runs the test's future and all machines until it is done or the run has failed.

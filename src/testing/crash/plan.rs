@@ -1,6 +1,7 @@
 //! The places at which a run can be disturbed, and the runs that are left.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -46,17 +47,32 @@ pub(super) struct Plan {
     pub(super) expected: Arc<[Place]>,
 }
 
-impl Plan {
-    /// Reads the places as [`Plan::to_text`] writes them.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let places = text.split('+').map(|place| place.trim().parse());
-        let places: Vec<usize> = places.collect::<Result<_, _>>().ok()?;
-        Some(Self { places, expected: Arc::default() })
-    }
+/// The one run to make again.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    /// The number of the `every_crash` in its thread, counted from 1: a test can have several.
+    pub(super) nth: u32,
+    pub(super) plan: Plan,
+}
 
-    pub(super) fn to_text(&self) -> String {
-        let places = self.places.iter().map(ToString::to_string);
-        places.collect::<Vec<_>>().join("+")
+impl Chosen {
+    /// Reads what `Display` writes: `10+12`, or `2:10+12` of the second `every_crash`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (nth, places) = text.split_once(':').unwrap_or(("1", text));
+        let nth = nth.trim().parse().ok()?;
+        let places = places.split('+').map(|place| place.trim().parse());
+        let places: Vec<usize> = places.collect::<Result<_, _>>().ok()?;
+        Some(Self { nth, plan: Plan { places, expected: Arc::default() } })
+    }
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nth > 1 {
+            write!(f, "{}:", self.nth)?;
+        }
+        let places = self.plan.places.iter().map(ToString::to_string);
+        f.write_str(&places.collect::<Vec<_>>().join("+"))
     }
 }
 

@@ -430,14 +430,14 @@ impl Shared {
 }
 
 /// The message about two runs that differ.
-fn differs(now: &str, before: &str) -> String {
+pub(super) fn differs(now: &str, before: &str) -> String {
     format!(
         "the handler did something else than in an earlier run, which was disturbed at the same places \
          so far.\n\
          earlier: {before}\n\
          now:     {now}\n\
-         A run must be repeatable: no threads, real sockets or random order. Keep them out of the \
-         handler under test, for example behind a double."
+         A run must be repeatable: no threads of its own, real sockets, random order, or state that is \
+         left from an earlier run. Keep them out of the handler under test, for example behind a double."
     )
 }
 
