@@ -65,7 +65,7 @@ fn a_task_that_spins_is_an_error() {
     assert!(after_the_answer.contains("a task of attempt 1 never waits"), "{after_the_answer}");
     let of_the_test = finding(async |_| {
         tokio::spawn(spin());
-        pending().await
+        pending::<()>().await;
     });
     assert!(of_the_test.contains("a task of the test never waits"), "{of_the_test}");
 }
@@ -168,6 +168,15 @@ fn a_run_that_is_shorter_is_reported_with_the_first_missing_place() {
 fn no_disturbance_is_refused() {
     let report = report(|| drop(EveryCrash::new().repeats(0)));
     assert!(report.contains("It must be at least 1"), "{report}");
+}
+
+#[test]
+fn a_call_inside_of_a_call_is_an_error() {
+    let report = finding(async |world: World| {
+        let inner = async || world.call(async |_| ()).await;
+        world.call(async |_| inner().await).await;
+    });
+    assert!(report.contains("`world.race` was called inside of a call"), "{report}");
 }
 
 #[tokio::test]

@@ -81,6 +81,10 @@ pub fn every_crash(test: impl AsyncFnMut(World)) {
 ///
 /// A crash ends everything in its [`Process`]. Destructors run, but their requests reach nothing.
 ///
+/// Closures of `spawn_blocking` and file operations run one after the other while no task runs. They take
+/// real time, at most 10 seconds, and the time of the world stands still. One that has not begun before a
+/// crash does not run.
+///
 /// Of the renewals of a lease, and of the reads while a call waits for another one, the first three
 /// count. Later attempts crash too: before each of their requests and at each point, once for all places
 /// that are alike, and at each place that no earlier run has reached, such as the requests of a

@@ -37,6 +37,9 @@ const AFTERWARDS: u64 = 60_000;
 /// How many awaits in a row are places of their own if nothing else happens between them.
 const AWAITS: usize = 8;
 
+const NESTED: &str = "`world.call` or `world.race` was called inside of a call. A process makes one call: call \
+                      the function itself there, or make the other call after this one, or at once in `tokio::join!`";
+
 thread_local! {
     /// The process whose code runs on this thread.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
@@ -714,6 +717,10 @@ impl World {
         call: &mut impl AsyncFnMut(Process) -> T,
     ) -> Option<T> {
         let shared = &self.shared;
+        if CURRENT.get().is_some() {
+            shared.fail(NESTED.to_owned());
+            return pending().await;
+        }
         let machine = match Machine::start(shared.now()) {
             Ok(machine) => Arc::new(machine),
             Err(error) => {
