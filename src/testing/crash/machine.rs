@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Instant;
 
-/// How often a call and the tasks may be polled before time has to pass.
+/// How often a call may be polled before time has to pass.
 const MAX_POLLS: u32 = 100_000;
 /// How long closures of `spawn_blocking` may run, in real time.
 const LONGEST_CLOSURE: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ pub(super) enum Turn<T> {
 /// Why a machine does not become idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stuck {
-    /// Its tasks are polled again and again without waiting for time.
+    /// Its call is polled again and again without waiting for time.
     Spins,
     /// A closure of `spawn_blocking` does not end.
     Blocks,
@@ -79,8 +79,8 @@ impl Stuck {
     pub(super) fn of(self, name: &str) -> String {
         match self {
             Self::Spins => format!(
-                "a task of {name} never waits: it is polled again and again without waiting for anything. \
-                 Does the code loop around `yield_now`, or around a future that is ready at once?"
+                "{name} never waits: it is polled again and again without waiting for anything. Does the code \
+                 loop around `yield_now`, or around a future that is ready at once?"
             ),
             Self::Blocks => format!(
                 "a closure of `spawn_blocking` or a file operation of {name} has not ended after \
@@ -98,7 +98,6 @@ pub(super) struct Machine {
     handle: Handle,
     signals: Arc<Signals>,
     threads: Arc<Threads>,
-    beat: Option<Beat>,
     /// When the machine started, by its own clock and by that of the world.
     started: (Instant, u64),
     clock: AtomicU64,
@@ -141,36 +140,6 @@ impl Signals {
         if self.is_leaping.load(Ordering::SeqCst) {
             self.has_leapt.store(true, Ordering::SeqCst);
             self.wake();
-        }
-    }
-}
-
-/// A socket that sends to itself. The runtime looks at its sockets after each poll of a task. So a
-/// datagram wakes the root future between two tasks, and unlike `wake` it does not keep the runtime from
-/// parking if there is no other task.
-#[derive(Debug)]
-struct Beat {
-    receiver: tokio::net::UdpSocket,
-    sender: std::net::UdpSocket,
-}
-
-impl Beat {
-    /// Call it inside of the runtime. `None` without a network: tasks that never wait are not found then.
-    fn new() -> Option<Self> {
-        let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).ok()?;
-        socket.connect(socket.local_addr().ok()?).ok()?;
-        socket.set_nonblocking(true).ok()?;
-        let sender = socket.try_clone().ok()?;
-        Some(Self { receiver: tokio::net::UdpSocket::from_std(socket).ok()?, sender })
-    }
-
-    /// Wakes a future after the next poll of a task.
-    fn wake_after_next_task(&self, context: &mut Context<'_>) {
-        while self.receiver.try_recv(&mut [0]).is_ok() {}
-        match self.receiver.poll_recv_ready(context) {
-            Poll::Ready(_) => context.waker().wake_by_ref(),
-            // A datagram that is not sent wakes nothing, as without a network.
-            Poll::Pending => drop(self.sender.send(&[0])),
         }
     }
 }
@@ -288,12 +257,8 @@ impl Machine {
         let handle = runtime.handle().clone();
         let started = (read_clock(&handle), now);
         let clock = AtomicU64::new(now);
-        let beat = {
-            let _context = handle.enter();
-            Beat::new()
-        };
         let runtime = Mutex::new(Some(runtime));
-        Ok(Self { runtime, handle, signals, threads, beat, started, clock })
+        Ok(Self { runtime, handle, signals, threads, started, clock })
     }
 
     pub(super) const fn handle(&self) -> &Handle {
@@ -437,8 +402,7 @@ impl Machine {
         Ok(clock)
     }
 
-    /// Runs the runtime until `poll`, its root, returns something. While there are tasks, the root is
-    /// polled after each poll of a task, except in a leap. `None` if the runtime was shut down.
+    /// Runs the runtime until `poll`, its root, returns something. `None` if the runtime was shut down.
     fn block_on<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Result<Option<T>, Stuck> {
         let signals = &self.signals;
         signals.idle.store(0, Ordering::SeqCst);
@@ -453,9 +417,6 @@ impl Machine {
                 polls += 1;
                 if polls > MAX_POLLS {
                     return Poll::Ready(Err(Stuck::Spins));
-                }
-                if let Some(beat) = self.beat.as_ref().filter(|_| self.tasks() > 0) {
-                    beat.wake_after_next_task(context);
                 }
             }
             Poll::Pending

@@ -83,7 +83,8 @@ pub fn every_crash(test: impl AsyncFnMut(World)) {
 ///
 /// Closures of `spawn_blocking` and file operations run one after the other while no task runs. They take
 /// real time, at most 10 seconds, and the time of the world stands still. One that has not begun before a
-/// crash does not run.
+/// crash does not run. A task that never waits, such as a loop around `yield_now`, is not found: the test does
+/// not end.
 ///
 /// Of the renewals of a lease, and of the reads while a call waits for another one, the first three
 /// count. Later attempts crash too: before each of their requests and at each point, once for all places
