@@ -5,7 +5,7 @@ use benches::cases;
 #[tokio::test]
 async fn each_case_comes_to_what_it_is_called_with_the_crate_and_by_hand() {
     let cases = cases::all().await.unwrap();
-    assert_eq!(cases.len(), 16);
+    assert_eq!(cases.len(), 17);
     for case in cases {
         (case.ours)().await.expect(&case.name);
         (case.bare)().await.expect(&case.name);
