@@ -813,10 +813,14 @@ impl Tenure {
     /// The same completion over a record that was released after a later attempt. The record keeps that
     /// attempt's number, because a handler has seen it. It also keeps `created_at`, by which another call
     /// recognizes that its record was released by hand.
+    ///
+    /// A commit in doubt is not sent so. It would be another transaction, and if the first one was applied and an
+    /// operator has released its record, its items would be written twice.
     fn completion_over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
+        let may_commit = !self.is_protected && !self.has_commit_in_doubt();
         let accepts_released =
-            write.kind == Kind::Complete || (write.kind == Kind::Commit && !self.is_protected);
+            write.kind == Kind::Complete || (write.kind == Kind::Commit && may_commit);
         let is_later = seen.state == State::Released && seen.attempt > write.record.attempt;
         let condition = Condition::completable_by(*self.knowledge.me(), seen.attempt);
         let record = RecordMeta {

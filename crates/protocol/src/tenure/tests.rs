@@ -380,6 +380,13 @@ fn only_a_commit_without_a_record_is_applied_over_a_later_attempt_that_was_relea
     let again = sent(unprotected.replied(now(), &rejected(Some(later.clone()))));
     assert_eq!((again.kind, again.record.attempt), (Kind::Commit, 2));
     assert!(again.condition.holds(Some(&later)));
+    // It may have been applied, and its record released by hand.
+    let mut in_doubt = tenure(false);
+    let _ = sent(in_doubt.commit(now(), a_second()));
+    assert!(is_pause(&in_doubt.replied(now(), &unknown())));
+    let _ = sent(in_doubt.woke(now()));
+    let end = in_doubt.replied(now(), &rejected(Some(later.clone())));
+    assert_eq!(end, committed(Over::Unknown));
     let lost = committed_with(tenure(true), &rejected(Some(later.clone())));
     assert_eq!(lost, committed(Over::LeaseLost));
     let lost = released_with(tenure(false), &rejected(Some(later)));
