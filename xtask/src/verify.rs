@@ -72,10 +72,8 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<bool> {
     let checks = chosen(checks(&workspace.features), &options.names)?;
     // Without `--keep-going`, it would be stopped halfway when another check fails.
     let has_others = options.keep_going && checks.len() > 1 && infra::missing().is_none();
-    let mut beside = match checks.iter().find(|check| has_others && check.name == BESIDE) {
-        Some(_) => Some(Beside::start(&workspace)?),
-        None => None,
-    };
+    let runs_beside = has_others && checks.iter().any(|check| check.name == BESIDE);
+    let mut beside = runs_beside.then(|| Beside::start(&workspace)).transpose()?;
     let (mut failed, mut left_out) = (Vec::new(), Vec::new());
     for check in checks {
         let result = match beside.take_if(|_| check.name == BESIDE) {

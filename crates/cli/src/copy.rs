@@ -54,9 +54,8 @@ pub(crate) async fn run(
     }
     let (source, target) = check(from, to).await?;
     let size = TableSize::described(&source);
-    let of = format!("{}\0{}", options.scan.of, describe::identity(&target));
     let mut scan = options.scan.clone();
-    scan.of = of;
+    scan.of = format!("{}\0{}", scan.of, describe::identity(&target));
     let names = (from.admin().table_name(), to.admin().table_name());
     if options.scan.estimate || (!is_dry && !options.yes) {
         estimate(size, options, names, json);

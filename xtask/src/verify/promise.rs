@@ -85,12 +85,8 @@ const ITS_OWN: [&str; 10] = [
 /// Names the crates of the core.
 const CORE_CRATES: &str = "xtask/core-crates.txt";
 
-/// Returns all dependencies of a package with these features, on all platforms.
-fn tree(workspace: &Workspace, package: &str, features: &[&str]) -> Result<String> {
-    tree_of(workspace, &[&["--package", package], features].concat())
-}
-
-fn tree_of(workspace: &Workspace, selection: &[&str]) -> Result<String> {
+/// Returns all dependencies of the package and features that are selected, on all platforms.
+fn tree(workspace: &Workspace, selection: &[&str]) -> Result<String> {
     let args = ["tree", "-e", "normal", "--prefix", "none", "--target", "all"];
     let mut command = workspace.cargo(args.iter().chain(selection).copied());
     println!("    {}", describe(&command));
@@ -101,14 +97,13 @@ fn tree_of(workspace: &Workspace, selection: &[&str]) -> Result<String> {
 
 /// Returns the names of the crates below what is selected.
 pub(crate) fn crates(workspace: &Workspace, selection: &[&str]) -> Result<BTreeSet<String>> {
-    let tree = tree_of(workspace, selection)?;
-    Ok(names(&tree).skip(1).map(str::to_owned).collect())
+    Ok(below(&tree(workspace, selection)?).into_iter().map(str::to_owned).collect())
 }
 
 /// Checks that the core's list of crates has not changed.
 pub(super) fn check_core_crates(workspace: &Workspace) -> Result<Outcome> {
     let listed = fs::read_to_string(workspace.root.join(CORE_CRATES))?;
-    let tree = tree(workspace, PACKAGE, &["--no-default-features"])?;
+    let tree = tree(workspace, &["--package", PACKAGE, "--no-default-features"])?;
     let differences = differences(&listed, &tree);
     for difference in &differences {
         println!("    {difference}");
@@ -128,7 +123,7 @@ fn differences(listed: &str, tree: &str) -> Vec<String> {
 
 /// Returns the names in a tree, except for its root.
 fn below(tree: &str) -> BTreeSet<&str> {
-    names(tree).filter(|name| *name != PACKAGE).collect()
+    names(tree).skip(1).collect()
 }
 
 /// Checks that `cargo run -p lambda-example` and `cargo xtask verify` share their build of the SDK, and that
@@ -188,7 +183,7 @@ fn built_again(example: &str, tests: &str) -> Result<BTreeSet<String>> {
 
 impl Promise {
     pub(super) fn check(&self, workspace: &Workspace) -> Result<Outcome> {
-        let tree = tree(workspace, self.package, self.features)?;
+        let tree = tree(workspace, &[&["--package", self.package], self.features].concat())?;
         let broken = self.broken_by(&tree);
         for word in &broken {
             println!(
