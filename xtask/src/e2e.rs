@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     args::E2eOptions,
     dynamodb_local::{self, Server},
-    infra,
+    infra::{self, Moto},
     tools::{install_python, succeeds},
     workspace::Workspace,
 };
@@ -43,6 +43,8 @@ pub struct Stack {
     pub functions: Value,
     /// What is counted in their logs.
     filters: Value,
+    /// The statements of the role that restores the table.
+    restorer: Value,
 }
 
 impl Stack {
@@ -57,7 +59,8 @@ impl Stack {
         tables::make(&template, &tables, server)?;
         let functions = functions(&template, &tables)?;
         let filters = filters::filters(&template)?;
-        Ok(Self { emulator: sam.emulator, tables, functions, filters })
+        let restorer = restorer(&template)?;
+        Ok(Self { emulator: sam.emulator, tables, functions, filters, restorer })
     }
 }
 
@@ -65,7 +68,9 @@ impl Stack {
 pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
     let workspace = Workspace::load()?;
     let mut server = dynamodb_local::required(&workspace.target)?;
-    let Stack { emulator, tables, functions, filters } = Stack::deploy(&workspace, &server)?;
+    let Stack { emulator, tables, functions, filters, restorer } =
+        Stack::deploy(&workspace, &server)?;
+    let Moto { server: mut moto, programs } = infra::moto(&workspace)?;
     let deployment = json!({
         "emulator": emulator,
         "endpoint": server.endpoint(),
@@ -75,12 +80,15 @@ pub(crate) fn run(options: &E2eOptions) -> Result<bool> {
         "tables": tables,
         "functions": functions,
         "filters": filters,
+        "moto": {"endpoint": moto.endpoint(), "programs": programs, "restorer": restorer},
         "bootstraps": options.bootstraps.as_deref().map(bootstraps).transpose()?,
     });
     let passed = run_scenarios(&workspace, &deployment, options, &server)?;
-    if let Some(end) = server.early_end() {
-        eprintln!("DynamoDB Local ended while the scenarios ran: {end}");
-        return Ok(false);
+    for server in [&mut server, &mut moto] {
+        if let Some(end) = server.early_end() {
+            eprintln!("{} ended while the scenarios ran: {end}", server.endpoint());
+            return Ok(false);
+        }
     }
     Ok(passed)
 }
@@ -141,6 +149,18 @@ fn functions(template: &Template, tables: &BTreeMap<String, String>) -> Result<V
     }
     ensure!(!functions.is_empty(), "the template has no function");
     Ok(functions.into())
+}
+
+/// The actions of the role that restores the table, on all resources: moto does not look at these.
+fn restorer(template: &Template) -> Result<Value> {
+    let mut roles = template.resources("AWS::IAM::Role");
+    let (_, role) = roles.find(|(id, _)| *id == "RestorerRole").context("no RestorerRole")?;
+    let statements = role["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].as_array();
+    let statements = statements.context("the RestorerRole has no statements")?.iter();
+    let allowed = statements.map(
+        |statement| json!({"Effect": "Allow", "Action": statement["Action"], "Resource": "*"}),
+    );
+    Ok(allowed.collect())
 }
 
 fn binary(function: &Value) -> Option<&str> {

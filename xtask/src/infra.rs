@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::{
     command::output,
+    dynamodb_local::{self, Server},
     tools::{self, NODE, NPM, PYTHON, Tool, succeeds},
     workspace::Workspace,
 };
@@ -42,7 +43,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool> {
         && infra.check_cdk()?
         && infra.check_jsii()?
         && infra.check_with_checkov()?
-        && terraform::check(&infra.terraform, &infra.checks(), &infra.work)?)
+        && terraform::check(&infra)?)
 }
 
 /// What the end-to-end tests take of AWS SAM.
@@ -66,6 +67,23 @@ pub(crate) fn sam(workspace: &Workspace) -> Result<Sam> {
     ensure!(translated, "the SAM template could not be translated");
     let template = serde_json::from_str(&fs::read_to_string(file)?)?;
     Ok(Sam { emulator, template })
+}
+
+/// moto, which emulates AWS, and the programs that are installed with it: the AWS CLI is one of them.
+pub(crate) struct Moto {
+    pub(crate) server: Server,
+    pub(crate) programs: PathBuf,
+}
+
+/// Installs moto and the AWS CLI if they are not there, and starts moto.
+pub(crate) fn moto(workspace: &Workspace) -> Result<Moto> {
+    if let Some(missing) = tools::missing(&[PYTHON]) {
+        bail!("{missing}");
+    }
+    let infra = Infra::of(workspace);
+    fs::create_dir_all(&infra.work)?;
+    ensure!(infra.install_checks()?, "moto could not be installed");
+    infra.start_moto()
 }
 
 /// As the SAM CLI calls its builds of the emulator.
@@ -108,16 +126,30 @@ impl Infra {
         tools::install_python(&self.work.join("venv"), &requirements, Some(&constraints))
     }
 
-    /// The virtual environment of checkov and moto, which need older packages than the SAM CLI.
+    /// The virtual environment of checkov, moto and the AWS CLI: checkov needs older packages than the SAM CLI.
     fn checks(&self) -> PathBuf {
         self.work.join("checks")
     }
 
-    /// The findings that are accepted are in the configuration, each with its reason.
-    fn check_with_checkov(&self) -> Result<bool> {
+    fn install_checks(&self) -> Result<bool> {
         let [requirements, constraints] = ["requirements.txt", "constraints.txt"]
             .map(|file| self.terraform.join("tests").join(file));
-        if !tools::install_python(&self.checks(), &requirements, Some(&constraints))? {
+        tools::install_python(&self.checks(), &requirements, Some(&constraints))
+    }
+
+    fn start_moto(&self) -> Result<Moto> {
+        let programs = self.checks().join("bin");
+        let server = dynamodb_local::emulated("moto", &self.work.join("moto"), |port| {
+            let mut moto = Command::new(programs.join("moto_server"));
+            moto.args(["-H", "127.0.0.1", "-p"]).arg(port.to_string());
+            moto
+        })?;
+        Ok(Moto { server, programs })
+    }
+
+    /// The findings that are accepted are in the configuration, each with its reason.
+    fn check_with_checkov(&self) -> Result<bool> {
+        if !self.install_checks()? {
             return Ok(false);
         }
         let template = self.work.join("checkov");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::PATIENCE;
 use crate::dynamodb::client;
@@ -16,7 +17,7 @@ pub type Item = HashMap<String, AttributeValue>;
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Deployment {
     /// The program of the Runtime Interface Emulator.
     pub emulator: PathBuf,
@@ -32,8 +33,19 @@ pub struct Deployment {
     tables: BTreeMap<String, String>,
     functions: BTreeMap<String, Settings>,
     pub filters: Vec<Filter>,
+    pub moto: Moto,
     /// The folder with `FUNCTION/bootstrap`, if the debug builds are not meant.
     bootstraps: Option<PathBuf>,
+}
+
+/// What emulates the services of AWS that DynamoDB Local does not have.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Moto {
+    pub endpoint: String,
+    /// The folder with the AWS CLI.
+    pub programs: PathBuf,
+    /// The statements of the restorer's role.
+    pub restorer: Value,
 }
 
 /// The settings of a function in the template.
@@ -90,6 +102,11 @@ impl Deployment {
         let file = std::env::var("E2E_DEPLOYMENT").expect("run these tests by `cargo xtask e2e`");
         let text = std::fs::read_to_string(file).expect("the prepared deployment");
         serde_json::from_str(&text).expect("a deployment")
+    }
+
+    /// The same with another emulator of DynamoDB.
+    pub fn at(&self, endpoint: &str) -> Self {
+        Self { endpoint: endpoint.to_owned(), ..self.clone() }
     }
 
     /// The payments API.

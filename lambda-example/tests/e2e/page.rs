@@ -7,19 +7,26 @@ use std::path::Path;
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// The first block of a language under a heading, except for those that say what they need: they are
-/// not run. `cargo xtask verify commands` looks for the calls of this function: a shell block that one
-/// of them names is a tested one.
+/// not run. `cargo xtask verify commands` looks for the calls of this function and of [`blocks`]: a shell block
+/// that one of them returns is a tested one.
 pub fn block(page: &str, heading: &str, language: &str) -> String {
+    let blocks = blocks(page, heading, language).into_iter();
+    blocks.take(1).collect()
+}
+
+/// All of them.
+pub fn blocks(page: &str, heading: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(Path::new(ROOT).join(page)).expect("a page");
     let section = section(&text, heading).unwrap_or_else(|| panic!("{page} has no {heading:?}"));
     let blocks = section.split("\n```").skip(1).step_by(2).filter_map(|block| {
         let (info, text) = block.split_once('\n')?;
         (info.split(',').next() == Some(language)).then_some(text)
     });
-    let block = blocks
-        .into_iter()
-        .find(|block| !["# needs ", "# takes "].iter().any(|start| block.starts_with(start)));
-    block.unwrap_or_else(|| panic!("{page}: no {language} under {heading:?}")).to_owned() + "\n"
+    let is_run =
+        |block: &&str| !["# needs ", "# takes "].iter().any(|start| block.starts_with(start));
+    let blocks: Vec<_> = blocks.filter(is_run).map(|block| block.to_owned() + "\n").collect();
+    assert!(!blocks.is_empty(), "{page}: no {language} under {heading:?}");
+    blocks
 }
 
 /// What follows a heading, up to the next one.

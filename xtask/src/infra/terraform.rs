@@ -16,9 +16,9 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
+use super::{Infra, Moto};
 use crate::{
     command::{output, quiet},
-    dynamodb_local,
     tools::succeeds,
 };
 
@@ -43,9 +43,8 @@ const NOT_IN_MOTO: [(&str, &str); 1] =
     [("queries.tf", "moto has no saved queries of CloudWatch Logs Insights")];
 
 /// Checks the names that `infra/terraform/tests/many` would give, applies it, plans again, and destroys it, in a
-/// copy below `work`. Then applies `tests/switch` with its own table and with a restored one. `tools` is the
-/// virtual environment that has moto.
-pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
+/// copy. Then applies `tests/switch` with its own table and with a restored one.
+pub(super) fn check(infra: &Infra) -> Result<bool> {
     let Some(plugins) = plugins()? else {
         println!(
             "    no Terraform with the AWS provider here ({PLUGINS} names the folder): the module is \
@@ -53,22 +52,18 @@ pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
         );
         return Ok(true);
     };
-    let copy = work.join("terraform");
+    let copy = infra.work.join("terraform");
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
     }
-    copy_folder(module, &copy)?;
-    let bundle = work.join("function.zip");
+    copy_folder(&infra.terraform, &copy)?;
+    let bundle = infra.work.join("function.zip");
     // An empty archive: moto does not run it.
     fs::write(&bundle, [b"PK\x05\x06".as_slice(), &[0; 18]].concat())?;
-    let moto = dynamodb_local::emulated("moto", &work.join("moto"), |port| {
-        let mut moto = Command::new(tools.join("bin/moto_server"));
-        moto.args(["-H", "127.0.0.1", "-p"]).arg(port.to_string());
-        moto
-    })?;
+    let Moto { server, programs } = infra.start_moto()?;
     let root = |folder: &str, variables: &[_]| Root {
         folder: copy.join("tests").join(folder),
-        endpoint: moto.endpoint().to_owned(),
+        endpoint: server.endpoint().to_owned(),
         variables: variables.to_vec(),
     };
     let many = root("many", &[("TF_VAR_bundle", bundle.into_os_string())]);
@@ -89,7 +84,7 @@ pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
     many.apply("destroy")?;
 
     before.apply("apply")?;
-    before.restore(tools)?;
+    before.restore(&programs)?;
     let lost = deleted(&after.plan()?);
     ensure!(lost == [OWN_TABLE], "without a forgotten table, the switch deletes {lost:?}");
     let mut forget = after.terraform("state");
@@ -105,12 +100,15 @@ pub(super) fn check(module: &Path, tools: &Path, work: &Path) -> Result<bool> {
 const OWN_TABLE: &str = "module.idempotency.aws_dynamodb_table.this[0]";
 
 /// Restores the table of `tests/switch`, as `docs/guide/operate.md` does it.
-const RESTORE: &str = "import boto3
-boto3.client('dynamodb', region_name='eu-west-1').restore_table_to_point_in_time(
-    SourceTableName='switch-idempotency',
-    TargetTableName='switch-idempotency-restored',
-    UseLatestRestorableTime=True,
-)";
+const RESTORE: [&str; 7] = [
+    "dynamodb",
+    "restore-table-to-point-in-time",
+    "--source-table-name",
+    "switch-idempotency",
+    "--target-table-name",
+    "switch-idempotency-restored",
+    "--use-latest-restorable-time",
+];
 
 /// The addresses of the resources that a plan deletes.
 fn deleted(plan: &Value) -> Vec<String> {
@@ -214,11 +212,11 @@ impl Root {
             .env_remove("AWS_SESSION_TOKEN");
     }
 
-    /// Restores the table, with the AWS SDK that comes with moto.
-    fn restore(&self, tools: &Path) -> Result<()> {
-        let mut restore = super::command(tools.join("bin/python"), &self.folder);
+    /// Restores the table, with the AWS CLI among these programs.
+    fn restore(&self, programs: &Path) -> Result<()> {
+        let mut restore = super::command(programs.join("aws"), &self.folder);
         self.with_moto(&mut restore);
-        output(restore.args(["-c", RESTORE]))?;
+        output(restore.args(RESTORE))?;
         Ok(())
     }
 

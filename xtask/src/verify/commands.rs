@@ -2,7 +2,7 @@
 //! do not have, or how long it takes: `# needs AWS`, for example.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -19,9 +19,12 @@ const SHELLS: [&str; 6] = ["sh", "bash", "shell", "zsh", "console", "powershell"
 const REASONS: [&str; 2] = ["# needs ", "# takes "];
 const PAGES: [&str; 2] = ["README.md", "CONTRIBUTING.md"];
 const GUIDE: &str = "docs/guide";
-/// The tests that run blocks, by `block(page, heading, "sh")`.
+/// The tests that run blocks, by `block(page, heading, "sh")`, or all below a heading by `blocks`.
 const TESTS: &str = "lambda-example/tests/e2e";
 const CI: &str = ".ci/run";
+
+const FIRST: &str = "block(";
+const ALL: &str = "blocks(";
 
 /// A block of commands, and where it is.
 #[derive(Debug, PartialEq)]
@@ -44,7 +47,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
         });
         names.collect()
     };
-    let mut run = BTreeSet::new();
+    let mut run = Tested::new();
     for test in in_folder(TESTS, "rs")? {
         run.extend(named_by(&read(&test)?));
     }
@@ -62,8 +65,11 @@ pub(super) fn check(workspace: &Workspace) -> Result<Outcome> {
     Ok(if is_fine { Outcome::Passed } else { Outcome::Failed })
 }
 
-/// Page and heading of each call of `block` for a shell block.
-fn named_by(test: &str) -> Vec<(String, String)> {
+/// Page and heading of the shell blocks that tests run, and whether that is all of them or the first.
+type Tested = BTreeMap<(String, String), bool>;
+
+/// What the calls of `block` and `blocks` run.
+fn named_by(test: &str) -> Tested {
     let constants: Vec<(&str, &str)> = test
         .lines()
         .filter_map(|line| line.strip_prefix("const ")?.split_once(": &str = "))
@@ -73,21 +79,18 @@ fn named_by(test: &str) -> Vec<(String, String)> {
         let constant = constants.iter().find(|(name, _)| *name == argument);
         constant.map_or(argument, |(_, value)| value).trim_matches('"').to_owned()
     };
-    let calls = test.split("block(").skip(1).filter_map(|call| {
-        let (arguments, _) = call.split_once(')')?;
-        let arguments: Vec<_> = arguments.split(", ").map(str::trim).collect();
-        let [page, heading, r#""sh""#] = arguments[..] else { return None };
-        Some((value(page), value(heading)))
-    });
-    calls.collect()
+    let calls_of = |function: &'static str| {
+        test.split(function).skip(1).filter_map(move |call| {
+            let (arguments, _) = call.split_once(')')?;
+            let arguments: Vec<_> = arguments.split(", ").map(str::trim).collect();
+            let [page, heading, r#""sh""#] = arguments[..] else { return None };
+            Some(((value(page), value(heading)), function == ALL))
+        })
+    };
+    calls_of(FIRST).chain(calls_of(ALL)).collect()
 }
 
-fn findings(
-    page: &str,
-    text: &str,
-    run: &BTreeSet<(String, String)>,
-    ci: &str,
-) -> Vec<(usize, String)> {
+fn findings(page: &str, text: &str, run: &Tested, ci: &str) -> Vec<(usize, String)> {
     let mut seen = BTreeSet::new();
     let untested = blocks(text).into_iter().filter_map(|block| {
         let first = block.text.first().copied().unwrap_or_default().trim();
@@ -99,8 +102,12 @@ fn findings(
             return None;
         }
         let place = (page.to_owned(), block.heading.to_owned());
-        // A test takes the first block under a heading.
-        (!run.contains(&place) || !seen.insert(place)).then(|| {
+        let is_run = match run.get(&place) {
+            Some(true) => true,
+            Some(false) => seen.insert(place),
+            None => false,
+        };
+        (!is_run).then(|| {
             let reason = "no test runs these commands: add one to lambda-example/tests/e2e/pages.rs, \
                           or say in the first line what they need: `# needs AWS`";
             (block.line, reason.to_owned())
@@ -153,7 +160,7 @@ mod tests {
     const CI: &str = "timed cargo xtask verify --keep-going";
 
     fn lines(text: &str, tests: &str) -> Vec<usize> {
-        let run = named_by(tests).into_iter().collect();
+        let run = named_by(tests);
         findings("a.md", text, &run, CI).into_iter().map(|(line, _)| line).collect()
     }
 
@@ -173,9 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn a_test_runs_the_first_block_under_a_heading() {
+    fn a_test_runs_the_first_block_under_a_heading_or_all() {
         let page = "# A\n```sh\nls\n```\n```bash\nrm\n```\n";
         assert_eq!(lines(page, r#"block("a.md", "A", "sh")"#), [5]);
+        assert_eq!(lines(page, r#"blocks("a.md", "A", "sh")"#), [0; 0]);
     }
 
     #[test]
