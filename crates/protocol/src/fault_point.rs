@@ -66,6 +66,8 @@ pub enum FaultPoint {
     DoubtLeftOpen,
     /// A transaction in doubt is followed by another one.
     TransactAgain,
+    /// A commit in doubt is sent again over a record that was released after a later attempt.
+    CommitAgain,
     /// An answer without the items is stored, although an earlier try with them is in doubt.
     AnswerInDoubt,
     /// A hook's commit without a response counts as not applied.

@@ -69,6 +69,7 @@ pub(crate) const ALL: &[Broken] = &[
     broken(&[ForgetDoubt], "transaction", (2, 1)),
     broken(&[DoubtLeftOpen], "transaction", (2, 1)),
     broken(&[TransactAgain], "operator-transaction", (2, 2)),
+    broken(&[CommitAgain], "operator-commit-open", (2, 3)),
     broken(&[AnswerInDoubt], "operator-transaction", (2, 3)),
     broken(&[UnknownIsRefused], "default", (2, 1)),
     broken(&[TrustAbsence], "operator-commit", (2, 2)),

@@ -313,7 +313,14 @@ pub(crate) const ALL: &[Row] = &[
     )),
     row("first-call", NEW),
     Row { clocks_fail: true, ..row("clocks-transaction", TRANSACT) },
-    Row { clocks_fail: true, jump: OVER_A_DAY, ..large(&row("clocks-retention", RUN)) },
+    // With three faults, a clock jumps twice about one response: the record that is stamped between the jumps stays
+    // wrong. Not promised.
+    Row {
+        clocks_fail: true,
+        jump: OVER_A_DAY,
+        weekly: (2, 1),
+        ..large(&row("clocks-retention", RUN))
+    },
     Row { clocks_fail: true, jump: OVER_A_DAY, ..row("clocks-retention-transaction", TRANSACT) },
     Row { has_operator: true, ..large(&row("operator", RUN)) },
     Row { has_operator: true, ..large(&row("operator-commit", COMMIT)) },

@@ -818,7 +818,8 @@ impl Tenure {
     /// operator has released its record, its items would be written twice.
     fn completion_over_released(&self, write: Option<&Write>) -> Option<Write> {
         let (write, seen) = (write?, self.knowledge.seen().record()?);
-        let may_commit = !self.is_protected && !self.has_commit_in_doubt();
+        let is_in_doubt = self.has_commit_in_doubt() && !is_broken(FaultPoint::CommitAgain);
+        let may_commit = !self.is_protected && !is_in_doubt;
         let accepts_released =
             write.kind == Kind::Complete || (write.kind == Kind::Commit && may_commit);
         let is_later = seen.state == State::Released && seen.attempt > write.record.attempt;
