@@ -12,6 +12,7 @@ use crate::store::Table;
 use crate::store::key::{KeyForm, RecordKey, Scope};
 use crate::store::record::random_owner;
 
+/// What all clones of an [`Idempotency`](crate::Idempotency) share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) table: Table,

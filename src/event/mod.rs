@@ -57,7 +57,7 @@ use crate::call::execution::Execution;
 use crate::error::{Details, Error, ErrorKind, RunError};
 use crate::idempotency::Idempotency;
 use crate::json::JsonKey;
-use crate::operation::CallConfig;
+use crate::operation::OperationConfig;
 use crate::store::key::Scope;
 
 impl Idempotency {
@@ -131,7 +131,7 @@ impl Idempotency {
     }
 
     fn event_with<P, F>(&self, scope: Scope, key_of: KeyOf<P>, handler: F) -> Event<P, F> {
-        let calls = CallConfig::new(self, scope);
+        let calls = OperationConfig::new(self, scope);
         Event { calls, fingerprint: None, key_of, handler: Arc::new(handler) }
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, RunError, json_fault};
 use crate::fingerprint::Fingerprint;
 use crate::invocation::{MAX_RESPONSE_BYTES, check_concurrency};
 use crate::json_event::JsonEvent;
-use crate::operation::{CallConfig, CallNeedsPayload};
+use crate::operation::{CallNeedsPayload, OperationConfig};
 use crate::policy::Policy;
 
 /// An idempotent handler of events.
@@ -49,7 +49,7 @@ use crate::policy::Policy;
 #[derive(derive_more::Debug)]
 #[debug("Event {{ scope: {:?}, policy: {:?}, .. }}", calls.scope, calls.policy)]
 pub struct Event<P, F> {
-    pub(super) calls: CallConfig,
+    pub(super) calls: OperationConfig,
     pub(super) fingerprint: Option<EventFingerprint>,
     pub(super) key_of: KeyOf<P>,
     pub(super) handler: Arc<F>,

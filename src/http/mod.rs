@@ -104,7 +104,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::json::JsonKey;
-use crate::operation::CallConfig;
+use crate::operation::OperationConfig;
 use crate::policy::{Completed, Policy};
 use crate::store::key::Scope;
 
@@ -125,7 +125,7 @@ impl Idempotency {
     /// ```
     pub fn http(&self, scope: impl Into<Scope>) -> Http {
         Http {
-            calls: CallConfig::new(self, scope.into()),
+            calls: OperationConfig::new(self, scope.into()),
             methods: None,
             key: KeyRule::Header(HeaderName::from_static("idempotency-key")),
             key_rules: 0,
@@ -177,7 +177,7 @@ type OnReplay = Arc<dyn Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync>;
 #[debug("Http {{ scope: {:?}, policy: {:?}, .. }}", calls.scope, calls.policy)]
 #[must_use = "wrap a service with it"]
 pub struct Http {
-    calls: CallConfig,
+    calls: OperationConfig,
     methods: Option<Vec<Method>>,
     key: KeyRule,
     /// How many times [`header`](Self::header), [`key`](Self::key), [`json_key`](Self::json_key) and `webhook`

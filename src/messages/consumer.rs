@@ -20,7 +20,7 @@ use super::source::{Source, eventbridge, kafka, records};
 use crate::fingerprint::Fingerprint;
 use crate::idempotency::Idempotency;
 use crate::json_event::JsonEvent;
-use crate::operation::CallConfig;
+use crate::operation::OperationConfig;
 use crate::policy::Policy;
 use crate::store::key::Scope;
 
@@ -161,7 +161,7 @@ entries! {
 #[must_use = "give it a handler"]
 pub struct Consumer<R> {
     pub(super) source: Source<R>,
-    pub(super) calls: CallConfig,
+    pub(super) calls: OperationConfig,
     pub(super) key: MessageKey<R>,
     pub(super) envelope: Option<Envelope>,
     pub(super) fingerprint: Option<MessageFingerprint<R>>,
@@ -180,7 +180,7 @@ type MessageFingerprint<R> = Arc<dyn Fn(&Message<R>) -> Fingerprint + Send + Syn
 impl<R> Consumer<R> {
     fn new(idempotency: &Idempotency, source: Source<R>, scope: Scope) -> Self {
         Self {
-            calls: CallConfig::new(idempotency, scope),
+            calls: OperationConfig::new(idempotency, scope),
             key: (source.key)(),
             envelope: None,
             fingerprint: None,

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tracing::Instrument;
 
 use super::answer::{decode, encode, json, report_unstorable};
-use super::config::CallConfig;
+use super::config::OperationConfig;
 use super::outcome::Outcome;
 use super::typed::{KeptErrors, ReconcileHook, Unset};
 use crate::answer::{Answer, AnswerRules, Replay};
@@ -49,7 +49,7 @@ use crate::policy::Failure;
 #[debug("Call {{ config: {config:?}, .. }}")]
 #[must_use = "nothing happens before run()"]
 pub struct Call<Hook = Unset, Errors = Unset> {
-    config: CallConfig,
+    config: OperationConfig,
     key: String,
     // Shared, because a clone reports the same error.
     fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
@@ -60,7 +60,7 @@ pub struct Call<Hook = Unset, Errors = Unset> {
 
 impl Call {
     pub(super) fn new(
-        config: CallConfig,
+        config: OperationConfig,
         key: String,
         fingerprint: Result<Fingerprint, Arc<serde_json::Error>>,
     ) -> Self {
@@ -348,7 +348,7 @@ impl<Hook, Errors> Call<Hook, Errors> {
     /// Checks the key and the payload, and prepares the call for the engine.
     pub(super) fn ready(self) -> Result<(Arc<Core>, Arc<CallContext>, Hook), Error> {
         let Self { config, key, fingerprint, deadline, hook, .. } = self;
-        let CallConfig { idempotency: Idempotency { core }, scope, policy } = config;
+        let OperationConfig { idempotency: Idempotency { core }, scope, policy } = config;
         let key = core.record_key(&scope, &key, policy.key_form);
         let fingerprint = fingerprint.map_err(fingerprint::unserializable);
         let identity = key.and_then(|key| Ok((key, fingerprint?)));

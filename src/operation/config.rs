@@ -10,13 +10,13 @@ use crate::store::key::Scope;
 
 /// The table, scope and policy of an operation, of HTTP requests, of events or of messages.
 #[derive(Clone, Debug)]
-pub(crate) struct CallConfig {
+pub(crate) struct OperationConfig {
     pub(crate) idempotency: Idempotency,
     pub(crate) scope: Scope,
     pub(crate) policy: Arc<Policy>,
 }
 
-impl CallConfig {
+impl OperationConfig {
     pub(crate) fn new(idempotency: &Idempotency, scope: Scope) -> Self {
         let policy = Arc::clone(&idempotency.core.policy);
         Self { idempotency: idempotency.clone(), scope, policy }

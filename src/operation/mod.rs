@@ -9,7 +9,7 @@ mod transaction;
 mod typed;
 
 pub use self::call::Call;
-pub(crate) use self::config::CallConfig;
+pub(crate) use self::config::OperationConfig;
 pub use self::needs_payload::CallNeedsPayload;
 pub use self::outcome::Outcome;
 pub use self::typed::Unset;
@@ -45,7 +45,7 @@ use crate::store::key::Scope;
 #[derive(Clone, Debug)]
 #[must_use = "give it a key"]
 pub struct Operation {
-    config: CallConfig,
+    config: OperationConfig,
 }
 
 impl Idempotency {
@@ -64,7 +64,7 @@ impl Idempotency {
     /// # }
     /// ```
     pub fn operation(&self, scope: impl Into<Scope>) -> Operation {
-        Operation { config: CallConfig::new(self, scope.into()) }
+        Operation { config: OperationConfig::new(self, scope.into()) }
     }
 }
 

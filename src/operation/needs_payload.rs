@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::call::Call;
-use super::config::CallConfig;
+use super::config::OperationConfig;
 use crate::fingerprint::Fingerprint;
 
 /// A call that has a key and does not run before it has a payload. [`Operation::key`](crate::Operation::key) creates
@@ -47,12 +47,12 @@ use crate::fingerprint::Fingerprint;
 #[debug("CallNeedsPayload {{ config: {config:?}, .. }}")]
 #[must_use = "give it a payload, or say `no_payload()`"]
 pub struct CallNeedsPayload {
-    config: CallConfig,
+    config: OperationConfig,
     key: String,
 }
 
 impl CallNeedsPayload {
-    pub(crate) fn new(config: CallConfig, key: String) -> Self {
+    pub(crate) fn new(config: OperationConfig, key: String) -> Self {
         Self { config, key }
     }
 
