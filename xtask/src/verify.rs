@@ -7,7 +7,6 @@
 mod commands;
 mod deny;
 mod links;
-mod msrv;
 mod openapi;
 mod package;
 pub(crate) mod promise;
@@ -208,7 +207,6 @@ fn checks(features: &[String]) -> Vec<Check> {
         check("the core's crates", promise::check_core_crates),
         check("the tests and the example build the SDK once", promise::check_shared_build),
         check("package", package::check),
-        check("rust-version", msrv::check),
         check("deny", deny::check),
         check("advisories", deny::advisories),
         check("openapi", openapi::check),

@@ -20,28 +20,6 @@ pub(super) struct Promise {
 
 pub(super) const ALL: &[Promise] = &[
     Promise {
-        name: "the core has no Lambda crate, no TLS stack and no server",
-        package: PACKAGE,
-        features: &["--no-default-features"],
-        present: &[],
-        absent: &[
-            "lambda_http",
-            "lambda_runtime",
-            "lambda_runtime_api_client",
-            "aws_lambda_events",
-            "rustls",
-            "aws-lc-rs",
-            "aws-lc-sys",
-            "ring",
-            "native-tls",
-            "openssl",
-            "hyper-rustls",
-            "s2n-tls",
-            "dynoxide-rs",
-            "axum",
-        ],
-    },
-    Promise {
         name: "HTTPS is by ring alone, whose first connection is quick",
         package: PACKAGE,
         features: &[],
