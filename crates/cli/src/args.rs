@@ -142,6 +142,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         consent: Consent,
         #[command(flatten)]
+        write: Write,
+        #[command(flatten)]
         audit: Audit,
     },
     /// Block keys whose effects have happened and whose records are lost
@@ -170,6 +172,8 @@ pub(crate) enum Command {
         #[arg(long, short)]
         yes: bool,
         #[command(flatten)]
+        write: Write,
+        #[command(flatten)]
         audit: Audit,
     },
     /// Copy the records of one table into another, for a restore
@@ -191,9 +195,8 @@ pub(crate) enum Command {
         /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
-        /// Write units to use per second, at most; 0 for no limit. One write unit is 1 KB.
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        max_write_units: u32,
+        #[command(flatten)]
+        write: Write,
         #[command(flatten)]
         scan: Scan,
     },
@@ -327,6 +330,14 @@ pub(crate) struct Consent {
     /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
+}
+
+/// How fast the table is written.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Write {
+    /// Write units to use per second, at most; 0 for no limit. One write unit is 1 KB.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) max_write_units: u32,
 }
 
 /// The audit log of releases and blocks.

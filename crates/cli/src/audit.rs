@@ -39,6 +39,11 @@ impl AuditLog {
         Ok(Self { reason: audit.reason, table: table.to_owned(), file })
     }
 
+    /// Whether the lines go to standard error.
+    pub(crate) const fn prints(&self) -> bool {
+        self.reason.is_some() && self.file.is_none()
+    }
+
     /// Says what is about to be done. If this line cannot be written, nothing is done.
     pub(crate) fn intend(&self, record: &StoredRecord, forced: bool) -> Result<(), Failure> {
         self.write("intended", release(record, forced)).map_err(|error| nothing_written(&error))

@@ -1,5 +1,6 @@
 //! `idempotency block`
 
+use std::cell::RefCell;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde_json::json;
 use crate::audit::AuditLog;
 use crate::failure::{Failure, named};
 use crate::keys::NotDone;
+use crate::progress::{Pace, Progress, Steps};
 use crate::record::Name;
 use crate::release::agreed;
 use crate::words::{count, plain, span};
@@ -42,6 +44,7 @@ pub(crate) struct Options {
     /// Replace a record with which a request can run.
     pub(crate) force: bool,
     pub(crate) yes: bool,
+    pub(crate) max_write_units: u32,
 }
 
 pub(crate) async fn run(
@@ -50,7 +53,7 @@ pub(crate) async fn run(
     audit: &AuditLog,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let Options { scope, keys, sha256, lasts, force, yes } = options;
+    let Options { scope, keys, sha256, lasts, force, yes, max_write_units } = options;
     if json && !yes {
         return Err(Failure::Usage("--json cannot ask for consent: add --yes".to_owned()));
     }
@@ -65,38 +68,15 @@ pub(crate) async fn run(
     }
     interrupt::finish_first(INTERRUPTED);
     let names: Vec<_> = keys.into_iter().map(|key| Name::new(scope.clone(), key, sha256)).collect();
-    let (mut blocked, mut replaced, mut existing) = (0_u64, Vec::new(), Vec::new());
-    let mut not_done = NotDone::default();
-    for some in names.chunks(AT_ONCE) {
-        if interrupt::has_come() {
-            not_done.stop(Failure::Interrupted);
-        }
-        if not_done.is_stopped() {
-            for name in some {
-                not_done.untried(name.scope.as_str(), &name.key);
-            }
-            continue;
-        }
-        let ended = join_all(some.iter().map(|name| one(admin, name, (lasts, force), audit))).await;
-        for (name, (result, concluded)) in some.iter().zip(ended) {
-            match result {
-                Ok(Blocked::Written) => blocked += 1,
-                Ok(Blocked::Replaced(record)) => {
-                    blocked += 1;
-                    replaced.push(record);
-                }
-                Ok(Blocked::Exists(record)) => existing.push(record),
-                Err(failure) => not_done.failed(name.scope.as_str(), &name.key, failure),
-            }
-            if let Err(failure) = concluded {
-                not_done.stop(failure);
-            }
-        }
-    }
+    let block = Block { pace: Pace::new(max_write_units), counts: RefCell::default() };
+    let progress = Progress::audited(Steps::Keys(names.len() as u64), audit);
+    let work =
+        block.all(&names, &progress, async |name| one(admin, name, (lasts, force), audit).await);
+    progress.during(|| format!("{} blocked", block.counts.borrow().blocked), work).await;
+    let Counts { blocked, replaced, existing, not_done } = block.counts.into_inner();
     if json {
-        let summaries = |records: &[Box<StoredRecord>]| {
-            records.iter().map(|record| record::summary(record)).collect::<Vec<_>>()
-        };
+        let summaries =
+            |records: &[StoredRecord]| records.iter().map(record::summary).collect::<Vec<_>>();
         let mut document = json!({
             "blocked": blocked,
             "replaced": summaries(&replaced),
@@ -134,6 +114,88 @@ pub(crate) async fn run(
             )))
         }
     }
+}
+
+/// The outcomes of the keys.
+#[derive(Debug, Default)]
+struct Counts {
+    blocked: u64,
+    replaced: Vec<StoredRecord>,
+    existing: Vec<StoredRecord>,
+    not_done: NotDone,
+}
+
+/// A running block.
+#[derive(Debug)]
+struct Block {
+    pace: Pace,
+    counts: RefCell<Counts>,
+}
+
+impl Block {
+    /// Blocks the keys, some at once, until a failure would meet the others too.
+    async fn all(
+        &self,
+        names: &[Name],
+        progress: &Progress,
+        one: impl AsyncFn(&Name) -> (Result<Blocked, Failure>, Result<(), Failure>),
+    ) {
+        for some in names.chunks(AT_ONCE) {
+            let is_stopped = || self.counts.borrow().not_done.is_stopped();
+            if !is_stopped() {
+                self.pace.wait().await;
+            }
+            if interrupt::has_come() {
+                self.counts.borrow_mut().not_done.stop(Failure::Interrupted);
+            }
+            if is_stopped() {
+                for name in some {
+                    self.counts.borrow_mut().not_done.untried(name.scope.as_str(), &name.key);
+                }
+                continue;
+            }
+            let ended = join_all(some.iter().map(|name| one(name))).await;
+            for (name, (result, concluded)) in some.iter().zip(ended) {
+                self.add(name, result, concluded);
+            }
+            progress.add(some.len() as u64);
+        }
+    }
+
+    fn add(&self, name: &Name, result: Result<Blocked, Failure>, concluded: Result<(), Failure>) {
+        let mut counts = self.counts.borrow_mut();
+        let units = match result {
+            Ok(Blocked::Written) => {
+                counts.blocked += 1;
+                units_of_blocker(name)
+            }
+            Ok(Blocked::Replaced(record)) => {
+                // The first write was rejected, which is billed too.
+                let units = 2 * record.write_units();
+                counts.blocked += 1;
+                counts.replaced.push(*record);
+                units
+            }
+            Ok(Blocked::Exists(record)) => {
+                let units = record.write_units();
+                counts.existing.push(*record);
+                units
+            }
+            Err(failure) => {
+                counts.not_done.failed(name.scope.as_str(), &name.key, failure);
+                units_of_blocker(name)
+            }
+        };
+        self.pace.wrote(units);
+        if let Err(failure) = concluded {
+            counts.not_done.stop(failure);
+        }
+    }
+}
+
+/// The write units of a blocker, at most. Its attributes have less than half a KB without the key.
+fn units_of_blocker(name: &Name) -> u64 {
+    1 + (name.scope.as_str().len() + name.key.len() + 512) as u64 / 1024
 }
 
 /// Blocks a key, between its two audit lines. Returns its outcome, and the failure of the second line.

@@ -16,8 +16,9 @@ use crate::args::Scan;
 use crate::describe;
 use crate::estimate::{Estimate, TableSize};
 use crate::failure::Failure;
+use crate::progress::Pace;
 use crate::release::agreed;
-use crate::scan::{Next, Pace, Read, scan_after};
+use crate::scan::{Next, Read, scan_after};
 use crate::stuck::{self, LeftOut, document, report, text_of};
 use crate::words::{count, plain, span};
 use crate::{interrupt, output, table};
@@ -205,8 +206,7 @@ impl<'a> Copy<'a> {
             return Err(Failure::Interrupted);
         }
         let units: u64 = some.iter().map(SourceItem::write_units).sum();
-        #[expect(clippy::cast_precision_loss, reason = "of some digits")]
-        self.pace.used(units as f64);
+        self.pace.wrote(units);
         let copied = join_all(some.iter().map(|item| self.copy_one(item))).await;
         let mut failed = None;
         for (item, copied) in some.iter().zip(copied) {

@@ -15,6 +15,7 @@ mod interrupt;
 mod keys;
 mod manual;
 mod output;
+mod progress;
 mod record;
 mod release;
 mod resume;
@@ -117,12 +118,12 @@ async fn run(mut cli: Cli) -> Result<ExitCode, Failure> {
         Command::Man { folder } => {
             manual::pages(folder.as_deref(), json).map(|()| ExitCode::SUCCESS)
         }
-        Command::Copy { from, to, dry_run, yes, max_write_units, scan } => {
+        Command::Copy { from, to, dry_run, yes, write, scan } => {
             let [from, to] = [connect::valid_name(&from)?, connect::valid_name(&to)?];
             let source = connect::connect(&cli.target, from).await?;
             let target = connect::connect(&cli.target, to).await?;
             let mode = if dry_run { CopyMode::DryRun } else { CopyMode::Write };
-            let options = copy::Options { mode, yes, max_write_units, scan };
+            let options = copy::Options { mode, yes, max_write_units: write.max_write_units, scan };
             copy::run(&source, &target, &options, json).await
         }
         command => {
@@ -171,11 +172,12 @@ async fn on_table(
         Command::Stuck { which, scan } => stuck::run(idempotency, &scan, which, hints, json).await,
         Command::Stats { scopes, scan } => stats::run(idempotency, &scan, scopes, json).await,
         Command::Sweep { delete, scan } => sweep::run(idempotency, &scan, delete, json).await,
-        Command::Release { stuck: true, which, scan, consent, audit, .. } => {
+        Command::Release { stuck: true, which, scan, consent, write, audit, .. } => {
             let audit = AuditLog::open(audit, table)?;
-            release::stuck(idempotency, &scan, which, consent, &audit, json).await
+            let options = release::Options::new(consent, &scan, write, json);
+            release::stuck(idempotency, &scan, which, &options, &audit).await
         }
-        Command::Release { keys, which, scan, consent, audit, .. } => {
+        Command::Release { keys, which, scan, consent, write, audit, .. } => {
             if which.failed || !which.older_than.is_zero() {
                 let message = "--failed and --older-than select operations: add --stuck";
                 return Err(Failure::Usage(message.to_owned()));
@@ -186,13 +188,18 @@ async fn on_table(
             let names: Vec<_> = keys.names.into_iter().map(name).collect();
             match &names[..] {
                 [name] => release::run(admin, name, consent, &audit, json).await,
-                names => release::keys(admin, names, consent, &audit, json).await,
+                names => {
+                    let options = release::Options::new(consent, &scan, write, json);
+                    release::keys(admin, names, &options, &audit).await
+                }
             }
         }
-        Command::Block { scope, tenant, keys, sha256, lasts, force, yes, audit } => {
+        Command::Block { scope, tenant, keys, sha256, lasts, force, yes, write, audit } => {
             let scope = tenant.scope(&scope)?;
             let audit = AuditLog::open(audit, table)?;
-            let options = block::Options { scope, keys, sha256, lasts, force, yes };
+            let max_write_units = write.max_write_units;
+            let options =
+                block::Options { scope, keys, sha256, lasts, force, yes, max_write_units };
             block::run(admin, options, &audit, json).await
         }
         Command::Watch { key, interval, timeout, follow } => {

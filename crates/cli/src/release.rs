@@ -1,17 +1,19 @@
 //! `idempotency release`
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Admin, Released, StoredRecord};
 use serde_json::{Value, json};
 
-use crate::args::{Consent, Scan, Which};
+use crate::args::{Consent, Scan, Which, Write};
 use crate::audit::AuditLog;
 use crate::failure::{Failure, named};
 use crate::keys::NotDone;
+use crate::progress::{Pace, Progress, Steps};
 use crate::record::Name;
 use crate::stuck::{self, Found};
 use crate::words::{count, plain};
@@ -58,28 +60,82 @@ fn can_ask(consent: Consent, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How several records are released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    consent: Consent,
+    max_units: u32,
+    max_write_units: u32,
+    json: bool,
+}
+
+impl Options {
+    pub(crate) const fn new(consent: Consent, scan: &Scan, write: Write, json: bool) -> Self {
+        let Write { max_write_units } = write;
+        Self { consent, max_units: scan.max_units, max_write_units, json }
+    }
+}
+
+/// The records of keys, before they are released.
+#[derive(Debug, Default)]
+struct Named {
+    records: Vec<StoredRecord>,
+    /// Messages about keys without a record.
+    absent: Vec<String>,
+    unreadable: NotDone,
+}
+
+/// One for each 4 KB, of a strongly consistent read, without the parts of an answer.
+#[expect(clippy::cast_precision_loss, reason = "of some digits")]
+fn read_units(record: &StoredRecord) -> f64 {
+    record.write_units().div_ceil(4) as f64
+}
+
+impl Named {
+    async fn read(
+        &mut self,
+        admin: Admin<'_>,
+        names: &[Name],
+        pace: &Pace,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
+        for name in names {
+            pace.wait().await;
+            match name.record(admin).await.map_err(Failure::from) {
+                Ok(Some(record)) => {
+                    pace.used(read_units(&record));
+                    self.records.push(record);
+                }
+                Ok(None) => {
+                    pace.used(1.0);
+                    self.absent.push(record::no_record(name));
+                }
+                Err(failure) if failure.is_of_one_key() => {
+                    self.unreadable.failed(name.scope.as_str(), &name.key, failure);
+                }
+                Err(failure) => return Err(failure.of(name.scope.as_str(), &name.key)),
+            }
+            progress.add(1);
+        }
+        Ok(())
+    }
+}
+
 /// Several keys of a scope.
 pub(crate) async fn keys(
     admin: Admin<'_>,
     names: &[Name],
-    consent: Consent,
+    options: &Options,
     audit: &AuditLog,
-    json: bool,
 ) -> Result<ExitCode, Failure> {
-    can_ask(consent, json)?;
-    let (mut records, mut absent) = (Vec::new(), Vec::new());
-    let mut unreadable = NotDone::default();
-    for name in names {
-        match name.record(admin).await.map_err(Failure::from) {
-            Ok(Some(record)) => records.push(record),
-            Ok(None) => absent.push(record::no_record(name)),
-            Err(failure) if failure.is_of_one_key() => {
-                unreadable.failed(name.scope.as_str(), &name.key, failure);
-            }
-            Err(failure) => return Err(failure.of(name.scope.as_str(), &name.key)),
-        }
-    }
-    let done = several(admin, &records, unreadable, consent, audit, json).await?;
+    let json = options.json;
+    can_ask(options.consent, json)?;
+    let (mut found, pace) = (Named::default(), Pace::new(options.max_units));
+    let progress = Progress::new(Steps::Keys(names.len() as u64));
+    let reading = found.read(admin, names, &pace, &progress);
+    progress.during(|| "nothing is released yet".to_owned(), reading).await?;
+    let Named { records, absent, unreadable } = found;
+    let done = several(admin, &records, unreadable, options, audit).await?;
     if json {
         output::document(done.document("absent", &json!(absent)));
     } else {
@@ -103,17 +159,17 @@ pub(crate) async fn stuck(
     idempotency: &Idempotency,
     options: &Scan,
     which: Which,
-    consent: Consent,
+    release: &Options,
     audit: &AuditLog,
-    json: bool,
 ) -> Result<ExitCode, Failure> {
-    can_ask(consent, json)?;
+    let json = release.json;
+    can_ask(release.consent, json)?;
     let Found { stuck, left_out, read } = stuck::find(idempotency, options, which).await?;
     if !json {
         output::line(stuck::text_of(&read));
     }
     let none = NotDone::default();
-    let done = several(idempotency.admin(), &stuck, none, consent, audit, json).await?;
+    let done = several(idempotency.admin(), &stuck, none, release, audit).await?;
     if json {
         output::document(done.document("read", &stuck::document(&read)));
     } else {
@@ -142,6 +198,20 @@ impl Done {
         let mut document = record::summary(record);
         document["release"] = json!(outcome);
         self.documents.push(document);
+    }
+
+    fn end_of(&mut self, record: &StoredRecord, ended: Ended) {
+        match ended.released {
+            Ok(_) => self.add(ended.outcome, record),
+            Err(failure) if ended.outcome == UNKNOWN => {
+                self.add(UNKNOWN, record);
+                self.left.stop(failure.of(&record.scope, &record.key));
+            }
+            Err(failure) => self.left.failed(&record.scope, &record.key, failure),
+        }
+        if let Err(failure) = ended.audit {
+            self.left.stop(failure);
+        }
     }
 
     /// For programs, with one member more.
@@ -193,10 +263,10 @@ async fn several(
     admin: Admin<'_>,
     records: &[StoredRecord],
     left: NotDone,
-    consent: Consent,
+    options: &Options,
     audit: &AuditLog,
-    json: bool,
 ) -> Result<Done, Failure> {
+    let Options { consent, max_write_units, json, .. } = *options;
     let mut done = Done { left, ..Done::default() };
     let (safe, dangerous): (Vec<_>, Vec<_>) =
         records.iter().partition(|record| consent.force || record.dangers().is_empty());
@@ -224,29 +294,30 @@ async fn several(
         return Err(Failure::Refused(message.to_owned()));
     }
     interrupt::finish_first(INTERRUPTED);
-    for record in safe {
-        if interrupt::has_come() {
-            done.left.stop(Failure::Interrupted);
-        }
-        // The records that are left are still listed by the same command.
-        if done.left.is_stopped() {
-            done.left.untried(&record.scope, &record.key);
-            continue;
-        }
-        let ended = release(admin, record, consent, audit).await;
-        match ended.released {
-            Ok(_) => done.add(ended.outcome, record),
-            Err(failure) if ended.outcome == UNKNOWN => {
-                done.add(UNKNOWN, record);
-                done.left.stop(failure.of(&record.scope, &record.key));
+    let progress = Progress::audited(Steps::Keys(safe.len() as u64), audit);
+    let (pace, shared) = (Pace::new(max_write_units), RefCell::new(done));
+    let work = async {
+        for record in safe {
+            let is_stopped = || shared.borrow().left.is_stopped();
+            if !is_stopped() {
+                pace.wait().await;
             }
-            Err(failure) => done.left.failed(&record.scope, &record.key, failure),
+            if interrupt::has_come() {
+                shared.borrow_mut().left.stop(Failure::Interrupted);
+            }
+            // The records that are left are still listed by the same command.
+            if is_stopped() {
+                shared.borrow_mut().left.untried(&record.scope, &record.key);
+                continue;
+            }
+            pace.wrote(record.write_units());
+            let ended = release(admin, record, consent, audit).await;
+            shared.borrow_mut().end_of(record, ended);
+            progress.add(1);
         }
-        if let Err(failure) = ended.audit {
-            done.left.stop(failure);
-        }
-    }
-    Ok(done)
+    };
+    progress.during(|| shared.borrow().text(), work).await;
+    Ok(shared.into_inner())
 }
 
 /// What to consider before an abandoned record is released.
@@ -350,7 +421,7 @@ fn ask(
     notes: &[String],
     question: &str,
     input: &mut impl BufRead,
-    output: &mut impl Write,
+    output: &mut impl std::io::Write,
 ) -> std::io::Result<bool> {
     for note in notes {
         writeln!(output, "{note}")?;

@@ -1,30 +1,23 @@
-//! Reads the whole table in parallel parts, within the limits on items and read units, with a
-//! progress bar on a terminal.
+//! Reads the whole table in parallel parts, within the limits on items and read units, and shows how far
+//! it is.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::TableDescription;
 use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Page, Select};
 use futures_util::future::join_all;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Scan;
 use crate::estimate::{Estimate, TableSize};
 use crate::failure::Failure;
+use crate::progress::{Pace, Progress, Steps};
 use crate::resume::Resume;
-use crate::words::span;
 use crate::{describe, interrupt, output};
 
 /// Printed when the signal comes.
 const INTERRUPTED: &str = "interrupted: the requests in flight are finished first, then the place to continue at (--resume) is \
                            printed. A second interrupt ends the program at once, without a place; then run the same command again";
-
-/// How often a line reports the progress if there is no terminal.
-const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
 /// The result of a scan.
 #[derive(Debug)]
@@ -73,7 +66,7 @@ pub(crate) enum Next {
 }
 
 /// State shared by the parts.
-struct Progress<F> {
+struct Reading<F> {
     items: u64,
     units: f64,
     resume: Resume,
@@ -82,7 +75,7 @@ struct Progress<F> {
     take: F,
 }
 
-impl<F: FnMut(Page) -> Next> Progress<F> {
+impl<F: FnMut(Page) -> Next> Reading<F> {
     fn is_over(&self, limit: Option<u64>) -> bool {
         self.failed.is_some()
             || self.next == Next::IsEnough
@@ -165,10 +158,10 @@ pub(crate) async fn scan_after(
     let resume = Resume { is_first_of_copy, ..resume };
     interrupt::finish_first(INTERRUPTED);
     let size = begin(table.as_ref(), options);
-    let bar = bar(size);
+    let progress = Progress::new(Steps::Items(size.items));
     let parts = resume.parts;
     let beginnings = resume.rest.clone();
-    let progress = Mutex::new(Progress {
+    let reading = Mutex::new(Reading {
         items: 0,
         units: 0.0,
         resume,
@@ -178,12 +171,12 @@ pub(crate) async fn scan_after(
     });
     let pace = Pace::new(options.max_units);
     let parts_read = join_all(beginnings.into_iter().map(|(part, mut after)| {
-        let (progress, pace, bar, work) = (&progress, &pace, &bar, &work);
+        let (reading, progress, pace, work) = (&reading, &progress, &pace, &work);
         let mut page_size = options.page_size;
         async move {
             loop {
                 pace.wait().await;
-                if locked(progress).is_over(options.limit) {
+                if locked(reading).is_over(options.limit) {
                     return;
                 }
                 let admin = admin.page_size(page_size);
@@ -192,63 +185,25 @@ pub(crate) async fn scan_after(
                     Ok(brought) => work(&brought).await.map(|()| brought),
                     Err(error) => Err(error.into()),
                 };
-                let mut progress = locked(progress);
-                let Ok(brought) = read.map_err(|cause| progress.failed = Some(cause)) else {
+                let mut reading = locked(reading);
+                let Ok(brought) = read.map_err(|cause| reading.failed = Some(cause)) else {
                     return;
                 };
                 page_size = brought.page_size;
                 pace.used(brought.consumed);
-                bar.inc(brought.scanned);
+                progress.add(brought.scanned);
                 after.clone_from(&brought.next);
-                progress.add(part, brought);
+                reading.add(part, brought);
                 if after.is_none() {
                     return;
                 }
             }
         }
     }));
-    if bar.is_hidden() {
-        let line = |spent| line(locked(&progress).items, size, spent, &done());
-        with_lines(BETWEEN_LINES, line, output::remark, parts_read).await;
-    } else {
-        parts_read.await;
-    }
-    bar.finish_and_clear();
-    let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+    progress.during(done, parts_read).await;
+    let reading = reading.into_inner().unwrap_or_else(PoisonError::into_inner);
     let copies = matches!(select, Select::PartItems | Select::RecordItems);
-    progress.end(options.resume.is_some(), copies)
-}
-
-/// Awaits the work. Prints a line after each period until it ends.
-async fn with_lines<T>(
-    period: Duration,
-    line: impl Fn(Duration) -> String,
-    print: impl Fn(String),
-    work: impl Future<Output = T>,
-) -> T {
-    let (mut work, begun) = (pin!(work), tokio::time::Instant::now());
-    loop {
-        // The next line comes a period after this one, however long the process was suspended.
-        match tokio::time::timeout(period, &mut work).await {
-            Ok(result) => return result,
-            Err(_) => print(line(begun.elapsed())),
-        }
-    }
-}
-
-/// The progress of a scan in words. `done` says more of its work, if it is not empty.
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn line(items: u64, size: TableSize, spent: Duration, done: &str) -> String {
-    let of = if size.items == 0 { String::new() } else { format!(" of about {}", size.items) };
-    let left = match size.items.checked_sub(items) {
-        Some(left) if items > 0 => {
-            let per_item = spent.as_secs_f64() / items as f64;
-            format!(", {} left", span(Duration::from_secs_f64((per_item * left as f64).round())))
-        }
-        _ => String::new(),
-    };
-    let separator = if done.is_empty() { "" } else { ", " };
-    format!("{items}{of} items read in {}{left}{separator}{done}", span(spent))
+    reading.end(options.resume.is_some(), copies)
 }
 
 /// Prints the estimate of a long scan. Returns the size of the table.
@@ -259,94 +214,4 @@ fn begin(table: Option<&TableDescription>, options: &Scan) -> TableSize {
         output::remark(format_args!("reading all of it takes {estimate}"));
     }
     size
-}
-
-/// A progress bar, which is hidden without a terminal.
-fn bar(size: TableSize) -> ProgressBar {
-    if size.items == 0 {
-        return ProgressBar::new_spinner();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos} of about {len} items, {eta} left");
-    let bar = ProgressBar::new(size.items);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
-}
-
-/// Limits the units that all parts together use per second.
-#[derive(Debug)]
-pub(crate) struct Pace {
-    units_per_second: f64,
-    /// The time at which the units used so far are within the limit.
-    paid: Mutex<Instant>,
-}
-
-impl Pace {
-    pub(crate) fn new(units_per_second: u32) -> Self {
-        Self { units_per_second: units_per_second.into(), paid: Mutex::new(Instant::now()) }
-    }
-
-    /// Waits until the units used so far are within the limit, or until the signal comes.
-    pub(crate) async fn wait(&self) {
-        let paid = *locked(&self.paid);
-        tokio::select! {
-            () = tokio::time::sleep_until(paid.into()) => {}
-            () = interrupt::come() => {}
-        }
-    }
-
-    pub(crate) fn used(&self, units: f64) {
-        if self.units_per_second > 0.0 {
-            let time = Duration::from_secs_f64(units.max(0.0) / self.units_per_second);
-            let mut paid = locked(&self.paid);
-            *paid = (*paid).max(Instant::now()) + time;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn units_delay_the_next_page_in_sum() {
-        let pace = Pace::new(100);
-        let before = Instant::now();
-        pace.used(50.0);
-        pace.used(150.0);
-        assert!(*pace.paid.lock().unwrap() >= before + Duration::from_secs(2));
-    }
-
-    #[test]
-    fn without_a_limit_no_page_is_delayed() {
-        let pace = Pace::new(0);
-        pace.used(1e9);
-        assert!(*pace.paid.lock().unwrap() <= Instant::now());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_terminal_a_line_follows_each_period_until_the_work_ends() {
-        let lines = std::cell::RefCell::new(Vec::new());
-        for (work, expected) in [(29, &[][..]), (95, &["30 s", "1 min", "1 min 30 s"])] {
-            let work = tokio::time::sleep(Duration::from_secs(work));
-            let print = |line| lines.borrow_mut().push(line);
-            with_lines(BETWEEN_LINES, span, print, work).await;
-            assert_eq!(lines.take(), expected);
-        }
-    }
-
-    #[test]
-    fn a_line_says_how_far_the_scan_is() {
-        let spent = Duration::from_secs(90);
-        let unknown = line(7, TableSize::default(), spent, "");
-        assert_eq!(unknown, "7 items read in 1 min 30 s");
-        let table = aws_sdk_dynamodb::types::TableDescription::builder().item_count(4000);
-        let size = TableSize::described(&table.build());
-        let copied = line(1700, size, spent, "1685 written");
-        assert_eq!(
-            copied,
-            "1700 of about 4000 items read in 1 min 30 s, 2 min 2 s left, 1685 written"
-        );
-    }
 }

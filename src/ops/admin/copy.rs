@@ -161,7 +161,7 @@ impl SourceItem {
     /// ```
     #[must_use]
     pub fn write_units(&self) -> u64 {
-        (item_bytes(&self.item, Bound::Upper) as u64).div_ceil(1024).max(1)
+        write_units(&self.item)
     }
 
     /// The condition of the first write.
@@ -198,6 +198,11 @@ impl SourceItem {
         let expires_at = Term::ExpiresAt(target.meta.expires_at);
         Decision::Replace(Condition::unchanged(&target.meta.version()).and(expires_at))
     }
+}
+
+/// The write units that writing an item consumes, at most.
+pub(super) fn write_units(item: &Item) -> u64 {
+    (item_bytes(item, Bound::Upper) as u64).div_ceil(1024).max(1)
 }
 
 /// Whether the record has a live lease.

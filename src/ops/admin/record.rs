@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::answer::StoredAnswer;
+use super::copy::write_units;
 use super::json;
 use crate::answer::Stored;
 use crate::answer::codec::Coder;
@@ -208,6 +209,13 @@ impl StoredRecord {
             version: meta.version(),
             item,
         })
+    }
+
+    /// Returns the write units that writing the record consumes, at most, without the parts of its answer.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn write_units(&self) -> u64 {
+        write_units(&self.item)
     }
 
     /// `expires_at` as stored, in epoch seconds.

@@ -6,6 +6,8 @@ use dynamodb_idempotency::signals::hashed_key;
 use dynamodb_idempotency::{ErrorKind, RunError};
 use serde_json::json;
 
+#[cfg(unix)]
+use crate::support::interrupted;
 use crate::support::{
     Store, abandoned, blocker, completed, ended, map, n, now, pending, program, s, with,
 };
@@ -281,28 +283,6 @@ async fn a_scope_without_a_record_is_questioned() {
     assert!(typo.code == 0 && typo.err.contains(question), "{typo:?}");
 }
 
-/// Ends the program by a signal as soon as `has_begun`.
-#[cfg(unix)]
-async fn interrupted(
-    mut program: tokio::process::Command,
-    signal: &str,
-    has_begun: impl AsyncFn() -> bool,
-) -> std::process::Output {
-    program.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = program.spawn().expect("it starts");
-    // Open until it has ended: the end of the input would end the program too.
-    let _input = running.stdin.take();
-    while !has_begun().await {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    let id = running.id().expect("it runs").to_string();
-    let sent = tokio::process::Command::new("kill").args([signal, &id]).status().await;
-    assert!(sent.expect("it runs").success());
-    let ended =
-        tokio::time::timeout(std::time::Duration::from_secs(60), running.wait_with_output());
-    ended.await.expect("it ends").expect("it ran")
-}
-
 #[cfg(unix)]
 #[tokio::test]
 async fn an_interrupted_block_lists_what_is_left_and_concludes_its_audit_lines() {
@@ -334,6 +314,44 @@ async fn an_interrupted_block_lists_what_is_left_and_concludes_its_audit_lines()
             std::fs::remove_file(path).unwrap();
         }
     }
+}
+
+/// One write unit a second: behind the first keys, which are written at once, it waits that many seconds.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_block_writes_no_faster_than_its_limit() {
+    let store = Store::open().await;
+    let keys: Vec<_> = (0..40).map(|number| number.to_string()).collect();
+    let target = ["--json", "--endpoint-url", &store.endpoint, "--table", &store.table];
+    let block = ["block", "--scope", "payments", "--yes", "--max-write-units", "1"];
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    let block = program(&[&target[..], &block, &keys].concat());
+    let ended = interrupted(block, "-INT", async || {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        store.items().await.len() >= 16
+    });
+    let ended = ended.await;
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    let document: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&document["blocked"], store.items().await.len()), (&json!(16), 16));
+    assert_eq!(document["untried"].as_array().map(Vec::len), Some(24), "{document}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_terminal_shows_how_many_keys_are_left() {
+    let store = Store::open().await;
+    let keys: Vec<_> = (0..40).map(|number| number.to_string()).collect();
+    let block = ["block", "--scope", "payments", "--yes", "--max-write-units", "100"];
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    let block = [&block[..], &keys].concat();
+    let shown = store.run_on_a_terminal(&block, "").await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.out.contains(" of 40 keys, "), "{shown:?}");
+    // Audit lines on standard error are not mixed with a bar.
+    let reason = [&block[..6], &["--reason", "ticket 7"], &block[6..]].concat();
+    let shown = store.run_on_a_terminal(&reason, "").await;
+    assert!(!shown.out.contains(" of 40 keys") && shown.out.contains("ticket 7"), "{shown:?}");
 }
 
 /// Also while it waits for its input.

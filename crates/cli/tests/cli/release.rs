@@ -338,6 +338,62 @@ async fn an_interrupted_release_of_many_goes_on() {
     assert_eq!(released(&store).await, 31);
 }
 
+/// One write unit a second.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_release_writes_no_faster_than_its_limit() {
+    let store = many().await;
+    let target = ["--endpoint-url", &store.endpoint, "--table", &store.table];
+    let slow = ["--max-write-units", "1"];
+    let release = program(&[&target[..], &MANY, &["--yes"], &slow].concat());
+    let ended = crate::support::interrupted(release, "-INT", async || {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        released(&store).await > 0
+    });
+    let ended = ended.await;
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    let out = String::from_utf8(ended.stdout).unwrap();
+    let left = 30 - released(&store).await;
+    assert!(left >= 28 && out.contains(&format!("{} released", 30 - left)), "{out}");
+}
+
+/// One read unit a second.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_release_of_keys_reads_no_faster_than_its_limit() {
+    let store = many().await;
+    let reads = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = std::sync::Arc::clone(&reads);
+    let seen = store.failing_when(move |request| {
+        if request.contains(".GetItem") {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        false
+    });
+    let seen = seen.await;
+    let target = ["--endpoint-url", &seen.endpoint, "--table", &seen.table];
+    let keys: Vec<_> = (0..30).map(|number| format!("k{number}")).collect();
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    let release = ["release", "--yes", "--max-units", "1", "payments"];
+    let release = program(&[&target[..], &release, &keys].concat());
+    let read = || reads.load(std::sync::atomic::Ordering::Relaxed);
+    let ended = crate::support::interrupted(release, "-INT", async || {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        read() > 0
+    });
+    assert_eq!(ended.await.status.code(), Some(130));
+    assert!(read() <= 2, "{}", read());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_terminal_shows_how_many_records_are_left() {
+    let store = many().await;
+    let shown = store.run_on_a_terminal(&[&MANY[..], &["--yes"]].concat(), "").await;
+    assert!(shown.out.contains(" of 30 keys, "), "{shown:?}");
+    assert!(shown.out.contains("1 refused, 30 released"), "{shown:?}");
+}
+
 #[tokio::test]
 async fn several_keys_are_made_free_at_once() {
     let store = Store::open().await;

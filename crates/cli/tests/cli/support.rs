@@ -506,6 +506,27 @@ async fn on_a_terminal(args: &[&str], typed: &str) -> Ended {
     }
 }
 
+/// Ends the program by a signal as soon as `has_begun`.
+#[cfg(unix)]
+pub(crate) async fn interrupted(
+    mut program: Command,
+    signal: &str,
+    has_begun: impl AsyncFn() -> bool,
+) -> std::process::Output {
+    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = program.spawn().expect("it starts");
+    // Open until it has ended: the end of the input would end the program too.
+    let _input = running.stdin.take();
+    while !has_begun().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let id = running.id().expect("it runs").to_string();
+    let sent = Command::new("kill").args([signal, &id]).status().await;
+    assert!(sent.expect("it runs").success());
+    let ended = tokio::time::timeout(Duration::from_secs(60), running.wait_with_output());
+    ended.await.expect("it ends").expect("it ran")
+}
+
 async fn embedded() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
