@@ -192,6 +192,9 @@ pub(crate) enum Command {
         /// Write nothing; count what would be done
         #[arg(long)]
         dry_run: bool,
+        /// Copy also to a table that has items, but none of this crate among those that are sampled
+        #[arg(long)]
+        force: bool,
         /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,

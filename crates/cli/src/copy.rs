@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{TableDescription, TableStatus};
-use dynamodb_idempotency::Idempotency;
 use dynamodb_idempotency::admin::{Admin, Copied, CopyMode, Page, Select, SourceItem};
+use dynamodb_idempotency::{ErrorKind, Idempotency};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -38,6 +38,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) mode: CopyMode,
+    /// Do not look at the items of the target.
+    pub(crate) force: bool,
     pub(crate) yes: bool,
     pub(crate) max_write_units: u32,
     pub(crate) scan: Scan,
@@ -58,6 +60,9 @@ pub(crate) async fn run(
     let mut scan = options.scan.clone();
     scan.of = format!("{}\0{}", scan.of, describe::identity(&target));
     let names = (from.admin().table_name(), to.admin().table_name());
+    if !options.force && !options.scan.estimate {
+        look_at_target(to.admin()).await?;
+    }
     if options.scan.estimate || (!is_dry && !options.yes) {
         estimate(size, options, names, json);
     }
@@ -87,18 +92,18 @@ pub(crate) async fn run(
     if json {
         output::document(counts.document(&left_out, &read));
     } else {
-        output::print(counts.text());
+        output::print(counts.text(names.1));
         output::line(text_of(&read));
     }
     report(&left_out, json);
-    let is_wrong = left_out.others > 0 && counts.records.is_empty() && read.is_whole();
     if counts.records.is_empty() {
         stuck::known_scope(from, &options.scan, &read).await?;
     }
+    // A resumed copy does not know what was copied before.
+    let is_all = read.is_whole() && options.scan.resume.is_none();
     read.end()?;
-    if is_wrong && options.scan.scope()?.is_none() {
-        let message = format!("no item of table `{}` is a record of this crate", names.0);
-        return Err(Failure::Other(message));
+    if is_all {
+        counts.not_nothing(&options.scan, names.0, left_out.others)?;
     }
     counts.no_damage(names)?;
     Ok(ExitCode::SUCCESS)
@@ -131,6 +136,47 @@ async fn check(
         }
     }
     Ok((source, target))
+}
+
+/// How many items of the target are read, at most, and how many in a request.
+const SAMPLED_ITEMS: u64 = 1000;
+const SAMPLED_AT_ONCE: u32 = 200;
+
+/// Refuses a target that has items, but none of this crate: it is the table of another program. DynamoDB
+/// returns items in the order of their hashes, so the first ones are a sample.
+async fn look_at_target(to: Admin<'_>) -> Result<(), Failure> {
+    let (sampled, mut after, mut items) = (to.page_size(Some(SAMPLED_AT_ONCE)), None, 0);
+    let table = to.table_name();
+    loop {
+        let page = match sampled.page(0, 1, Select::RecordItems, after.as_deref()).await {
+            Ok(page) => page,
+            // A missing permission, which the copy itself does not need.
+            Err(error) if error.kind() == ErrorKind::Configuration => {
+                output::remark(format_args!(
+                    "it is not checked whether `{table}` belongs to another program: {error}"
+                ));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        items += page.scanned;
+        // The parts of answers are neither selected nor listed, and are of this crate.
+        if page.scanned > page.unreadable.len() as u64 {
+            return Ok(());
+        }
+        after = page.next;
+        if after.is_none() || items >= SAMPLED_ITEMS {
+            break;
+        }
+    }
+    if items == 0 {
+        return Ok(());
+    }
+    let items = count(items, "item that was read is", "items that were read are");
+    Err(Failure::Refused(format!(
+        "{items} of another program, and none of this crate, so `{table}` may be the wrong table; \
+         nothing was written: look at the name after --to; --force copies to a table that both share"
+    )))
 }
 
 /// Says how long a copy takes at most at the limits, by the size of the source.
@@ -316,8 +362,8 @@ impl Keys {
         self.number - self.first.len() as u64
     }
 
-    fn text(&self) -> String {
-        let first = self.first.iter().take(MOST_PRINTED);
+    fn text(&self, most: usize) -> String {
+        let first = self.first.iter().take(most);
         let mut lines: Vec<_> = first.map(|pk| plain(pk)).collect();
         let more = self.number - lines.len() as u64;
         if more > 0 {
@@ -375,6 +421,28 @@ impl Counts {
         if messages.is_empty() { Ok(()) } else { Err(Failure::Other(messages.join("; "))) }
     }
 
+    /// Fails if a complete copy has found nothing of this crate, or no record of its scope: the source is
+    /// the wrong table, or has lost its records.
+    fn not_nothing(&self, scan: &Scan, from: &str, others: u64) -> Result<(), Failure> {
+        let damaged = self.source_damaged.number;
+        match scan.scope()? {
+            _ if !self.records.is_empty() => Ok(()),
+            Some(scope) if damaged == 0 => {
+                let scope = plain(scope.as_str());
+                Err(Failure::Absent(format!("table `{from}` has no record of scope `{scope}`")))
+            }
+            None if self.parts.is_empty() => {
+                let is_empty = others + damaged == 0;
+                let what = if is_empty { "no item" } else { "no item that is one of this crate" };
+                Err(Failure::Refused(format!(
+                    "table `{from}` has {what}; nothing was written: look at the name after --from, \
+                     and whether it was restored from the right table"
+                )))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// What the scan of these items has copied, for a line about its progress.
     fn line(&self, select: Select) -> String {
         let (scan, what, outcomes) = if select == Select::PartItems {
@@ -408,7 +476,7 @@ impl Counts {
         })
     }
 
-    fn text(&self) -> String {
+    fn text(&self, to: &str) -> String {
         let by_status = |counts: &BTreeMap<&str, u64>| {
             let sum: u64 = counts.values().sum();
             let each = counts.iter().map(|(status, number)| format!("{number} {status}"));
@@ -436,18 +504,21 @@ impl Counts {
             let units = format!("about {}, billed too", self.rejected_units);
             fields.push(("rejected writes", units));
         }
-        if self.pending.number > 0 {
-            let operations = count(self.pending.number, "operation", "operations");
-            fields.push(("PENDING", format!("{operations}: run `stuck` on the target")));
-        }
         for (name, keys) in [
             ("replaced keys", &self.replaced),
             ("unreadable in target", &self.damaged),
             ("unreadable in source", &self.source_damaged),
         ] {
             if keys.number > 0 {
-                fields.push((name, keys.text()));
+                fields.push((name, keys.text(MOST_PRINTED)));
             }
+        }
+        if self.pending.number > 0 {
+            let operations = count(self.pending.number, "operation", "operations");
+            let stuck =
+                format!("`idempotency --table {to} stuck` lists those whose lease has expired");
+            let keys = self.pending.text(MOST_LISTED);
+            fields.push(("PENDING", format!("{operations}; {stuck}\n{keys}")));
         }
         let dry = if self.is_dry { "nothing was written; a copy now would do this:\n" } else { "" };
         dry.to_owned() + &table::fields(&fields)
@@ -457,6 +528,18 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_unfinished_operations_than_are_listed_are_counted() {
+        let mut counts = Counts::default();
+        for number in 0..1003 {
+            counts.pending.add(&format!("payments#{number}"));
+        }
+        let text = counts.text("restored");
+        assert!(text.contains("1003 operations; `idempotency --table restored stuck`"), "{text}");
+        assert!(text.contains("payments#999\n") && !text.contains("payments#1000"), "{text}");
+        assert!(text.ends_with(" and 3 others\n"), "{text}");
+    }
 
     #[test]
     fn a_line_about_the_progress_counts_what_its_scan_has_copied() {

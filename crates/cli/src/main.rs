@@ -118,12 +118,13 @@ async fn run(mut cli: Cli) -> Result<ExitCode, Failure> {
         Command::Man { folder } => {
             manual::pages(folder.as_deref(), json).map(|()| ExitCode::SUCCESS)
         }
-        Command::Copy { from, to, dry_run, yes, write, scan } => {
+        Command::Copy { from, to, dry_run, force, yes, write, scan } => {
             let [from, to] = [connect::valid_name(&from)?, connect::valid_name(&to)?];
             let source = connect::connect(&cli.target, from).await?;
             let target = connect::connect(&cli.target, to).await?;
             let mode = if dry_run { CopyMode::DryRun } else { CopyMode::Write };
-            let options = copy::Options { mode, yes, max_write_units: write.max_write_units, scan };
+            let options =
+                copy::Options { mode, force, yes, max_write_units: write.max_write_units, scan };
             copy::run(&source, &target, &options, json).await
         }
         command => {

@@ -471,13 +471,115 @@ async fn tables_that_do_not_fit_are_refused() {
     let busy = source.answering("DescribeTable", &source.table, &restoring).await;
     let refused = copy(&busy, &target, &["--yes"]).await;
     assert!(refused.error(4).contains("wait until it is ACTIVE"), "{refused:?}");
-    // A table of another program, with a key of the same name.
-    let foreign = source.another_table(TableSchema::default()).await;
-    foreign.put([("pk".to_owned(), s("CUSTOMER#1"))].into()).await;
-    let wrong = copy(&foreign, &target, &["--yes"]).await;
-    let error = wrong.err.lines().last().unwrap_or_default();
-    assert!(wrong.code == 1 && error.contains("no item of table"), "{wrong:?}");
     assert_eq!(target.items().await, []);
+}
+
+/// With a key of the same name and form, and one attribute of the same name.
+async fn table_of_another_program(store: &Store) -> Store {
+    let foreign = store.another_table(TableSchema::default()).await;
+    for number in 0..300 {
+        let item = [("pk", s(&format!("CUSTOMER#{number}"))), ("owner", s("alice"))];
+        foreign.put(item.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    }
+    foreign
+}
+
+#[tokio::test]
+async fn a_target_of_another_program_is_refused_before_the_first_write() {
+    let (source, _) = pair().await;
+    source.put(completed("payments#k")).await;
+    let foreign = table_of_another_program(&source).await;
+    for options in [&["--yes"][..], &["--dry-run"]] {
+        let refused = copy(&source, &foreign, options).await;
+        let error = refused.error(4);
+        assert!(error.starts_with("300 items that were read are of another program"), "{error}");
+        for said in [&foreign.table, "--to", "--force", "nothing was written"] {
+            assert!(error.contains(said), "{said}: {error}");
+        }
+    }
+    assert_eq!(foreign.items().await.len(), 300);
+    // Nothing is read for an estimate.
+    assert_eq!(copy(&source, &foreign, &["--estimate"]).await.code, 0);
+    // Who may not look is told so, and the copy needs no more than before.
+    let is_scan = {
+        let table = format!("\"{}\"", foreign.table);
+        move |request: &str| request.contains(".Scan") && request.contains(&table)
+    };
+    let denied = source.denying_when(is_scan).await;
+    let copied = copy(&denied, &foreign, &["--yes"]).await;
+    assert_eq!((copied.code, foreign.items().await.len()), (0, 301), "{copied:?}");
+    assert!(copied.err.contains("it is not checked whether"), "{copied:?}");
+}
+
+/// Also if all that it has is a damaged record, one of a newer version, or a part of an answer.
+#[tokio::test]
+async fn a_table_that_is_shared_with_another_program_is_a_target() {
+    let (source, _) = pair().await;
+    source.put(completed("payments#k")).await;
+    let foreign = table_of_another_program(&source).await;
+    let forced = copied(&source, &foreign, &["--force"]).await;
+    assert_eq!(forced["records"]["copied"], 1, "{forced}");
+    let mut part = completed("payments/%p/0a#1f/0");
+    part.retain(|name, _| ["pk", "owner", "expires_at", "format"].contains(&name.as_str()));
+    let mut formless = completed("payments#formless");
+    formless.remove("format");
+    for ours in [newer("payments#newer"), part, formless, completed("payments#other")] {
+        foreign.delete("payments#k").await;
+        let pk = ours["pk"].as_s().unwrap().clone();
+        foreign.put(ours).await;
+        let done = copied(&source, &foreign, &[]).await;
+        assert_eq!(done["records"]["copied"], 1, "{pk}: {done}");
+        foreign.delete(&pk).await;
+    }
+}
+
+#[tokio::test]
+async fn a_source_without_a_record_is_an_error() {
+    let (empty, target) = pair().await;
+    let foreign = table_of_another_program(&empty).await;
+    for (source, has) in [(&empty, "has no item;"), (&foreign, "has no item that is one")] {
+        for options in [&["--yes"][..], &["--dry-run"]] {
+            let refused = copy(source, &target, options).await;
+            let error = refused.err.lines().last().unwrap_or_default();
+            assert!(refused.code == 4 && error.contains(has), "{refused:?}");
+            assert!(error.contains(&source.table) && error.contains("--from"), "{error}");
+        }
+    }
+    // Of the scope, although the table has others, more than one megabyte before them.
+    for number in 0..4 {
+        let note = s(&"x".repeat(350_000));
+        empty.put(with(completed(&format!("refunds#{number}")), "note", note)).await;
+    }
+    let none = copy(&empty, &target, &["--yes", "--scope", "payments"]).await;
+    assert_eq!(none.code, 3, "{none:?}");
+    assert!(none.err.contains("has no record of scope `payments`"), "{none:?}");
+    // What has expired was there.
+    let old = empty.another_table(TableSchema::default()).await;
+    old.put(with(completed("payments#old"), "expires_at", n(now() / 1000 - 5))).await;
+    assert_eq!(copied(&old, &target, &[]).await["records"]["expired"], 1);
+    assert_eq!(target.items().await, []);
+}
+
+#[tokio::test]
+async fn unfinished_operations_are_listed_at_the_end() {
+    let (source, target) = pair().await;
+    for number in 0..25 {
+        source.put(abandoned(&format!("payments#{number:02}"), 60)).await;
+    }
+    source.put(completed("payments#done")).await;
+    let done = copy(&source, &target, &["--yes"]).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    let (counts, listed) = done.out.split_once("PENDING  ").expect("a list");
+    assert!(counts.contains("write units"), "{done:?}");
+    assert!(
+        listed.contains(&format!("25 operations; `idempotency --table {} stuck`", target.table))
+    );
+    for number in 0..25 {
+        assert!(listed.contains(&format!("payments#{number:02}\n")), "{number}: {listed}");
+    }
+    assert!(!listed.contains("payments#done"), "{listed}");
+    let stuck = target.json(&["stuck"]).await;
+    assert_eq!(stuck["stuck"].as_array().map(Vec::len), Some(25), "{stuck}");
 }
 
 #[tokio::test]
@@ -638,7 +740,7 @@ async fn rejected_writes_and_both_readings_are_counted() {
     assert!(text.contains("about 6, billed too"), "{text}");
     let other = source.another_table(TableSchema::default()).await;
     let text = copy(&source, &other, &["--yes"]).await.out;
-    assert!(text.contains("1 operation: run `stuck` on the target"), "{text}");
+    assert!(text.contains("1 operation; ") && text.contains("payments#dead\n"), "{text}");
 }
 
 #[tokio::test]

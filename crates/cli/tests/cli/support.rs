@@ -221,6 +221,15 @@ impl Store {
         self.answering_when(fails, failed).await
     }
 
+    /// The same table through a proxy that denies these requests.
+    pub(crate) async fn denying_when(
+        &self,
+        is_denied: impl Fn(&str) -> bool + Clone + Send + 'static,
+    ) -> Self {
+        let denied = response(400, r#"{"__type":"AccessDeniedException"}"#);
+        self.answering_when(is_denied, denied).await
+    }
+
     async fn answering_when(
         &self,
         is_answered: impl Fn(&str) -> bool + Clone + Send + 'static,
