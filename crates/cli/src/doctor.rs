@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_dynamodb::types::{
     BillingMode, ContinuousBackupsDescription, MultiRegionConsistency, PointInTimeRecoveryStatus,
     TableDescription, TableStatus, TimeToLiveDescription, TimeToLiveStatus,
@@ -86,7 +87,7 @@ async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> (Vec<Finding>,
         }
         Err(error) => (vec![Finding::error("records", error.to_string())], None),
     };
-    let mut checks = Checks { idempotency, findings: Vec::new() };
+    let mut checks = Checks { idempotency, findings: Vec::new(), recoverable_since: None };
     let table = match table {
         // Reported as the connection's.
         Err(Undescribed::Failed(error))
@@ -137,6 +138,8 @@ async fn findings(idempotency: &Idempotency, scopes: &[Scope]) -> (Vec<Finding>,
 struct Checks<'a> {
     idempotency: &'a Idempotency,
     findings: Vec<Finding>,
+    /// The first state to which point-in-time recovery can return.
+    recoverable_since: Option<DateTime>,
 }
 
 impl Checks<'_> {
@@ -270,7 +273,8 @@ impl Checks<'_> {
         let action = "dynamodb:DescribeContinuousBackups";
         let Some(backups) = self.described(SUBJECT, action, described) else { return };
         let recovery = backups.and_then(|backups| backups.point_in_time_recovery_description);
-        let status = recovery.and_then(|recovery| recovery.point_in_time_recovery_status);
+        let status = recovery.as_ref().and_then(|it| it.point_in_time_recovery_status.clone());
+        self.recoverable_since = recovery.and_then(|it| it.earliest_restorable_date_time);
         self.setting(
             SUBJECT,
             status == Some(PointInTimeRecoveryStatus::Enabled),
@@ -280,7 +284,8 @@ impl Checks<'_> {
         );
     }
 
-    /// Says which settings a restored table still lacks. A restore copies none of them.
+    /// Says which settings a restored table still lacks, of which a restore copies none, and always which steps
+    /// only its operator can check.
     fn restore(&mut self, table: &TableDescription) {
         const SUBJECT: &str = "restore";
         let Some(restore) = table.restore_summary() else { return };
@@ -297,14 +302,23 @@ impl Checks<'_> {
             findings.any(|one| one.subject == *subject && one.severity > Severity::Ok)
         };
         let missing: Vec<_> = settings.into_iter().filter(is_missing).collect();
+        let time = |at: &DateTime| at.fmt(DateTimeFormat::DateTime).unwrap_or_default();
+        let of = time(restore.restore_date_time());
+        let mut fix = format!(
+            "doctor cannot see the other steps: its tags and its table policy; `copy` from the old table, \
+             or `block`, for keys that were completed after {of}"
+        );
+        if let Some(since) = self.recoverable_since.as_ref().map(time) {
+            let _ = write!(fix, "; for states before {since}, recover the old table");
+        }
         self.findings.push(if missing.is_empty() {
-            let detail = format!("the table was restored{source} and has its settings again");
-            Finding::ok(SUBJECT, detail)
+            let detail =
+                format!("the table was restored{source} as of {of} and has its settings again");
+            Finding::ok(SUBJECT, detail).fix(fix)
         } else {
-            let detail = format!("the table was restored{source}, without: {}", missing.join(", "));
-            let fix = "set them (above), then tags and the table's policy, then the records of later \
-                       keys (`copy`, `block`)";
-            Finding::warning(SUBJECT, detail).fix(fix)
+            let missing = missing.join(", ");
+            let detail = format!("the table was restored{source} as of {of}, without: {missing}");
+            Finding::warning(SUBJECT, detail).fix(format!("set them (above); {fix}"))
         });
     }
 

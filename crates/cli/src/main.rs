@@ -148,9 +148,12 @@ async fn on_table(
         Command::CreateTable => {
             let is_new = idempotency.create_table().await?;
             if json {
-                output::document(json!({"created": is_new}));
+                output::document(json!({"created": is_new, "table": table}));
             } else if is_new {
-                output::line(format!("table `{table}` was created, with its time to live on"));
+                output::line(format!(
+                    "a NEW, empty table `{table}` was created, with its time to live on; no table \
+                     had this name"
+                ));
             } else {
                 output::line(format!("table `{table}` exists already; its time to live is on"));
             }

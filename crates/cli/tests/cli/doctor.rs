@@ -20,7 +20,8 @@ fn of<'a>(findings: &'a Value, subject: &str) -> &'a Value {
 #[tokio::test]
 async fn the_table_that_create_table_makes_is_well() {
     let store = Store::without_table().await;
-    assert_eq!(store.json(&["create-table"]).await, json!({"schema": 1, "created": true}));
+    let created = json!({"schema": 1, "created": true, "table": store.table});
+    assert_eq!(store.json(&["create-table"]).await, created);
     let again = store.run(&["create-table"]).await;
     assert_eq!(again.code, 0, "{again:?}");
 
@@ -52,6 +53,19 @@ async fn the_table_that_create_table_makes_is_well() {
     assert!(text.out.contains("ok       keys: its key is `pk` (HASH, S)"), "{text:?}");
     let strict = store.run(&["doctor", "--scope", "payments", "--strict"]).await;
     assert_eq!((strict.code, strict.err.as_str()), (1, ""), "{strict:?}");
+}
+
+/// So that a mistyped name is noticed.
+#[tokio::test]
+async fn create_table_says_whether_the_table_is_new() {
+    let store = Store::without_table().await;
+    let name = format!("table `{}`", store.table);
+    let new = store.run(&["create-table"]).await;
+    let said = format!("a NEW, empty {name} was created");
+    assert!(new.code == 0 && new.out.starts_with(&said), "{new:?}");
+    let again = store.run(&["create-table"]).await;
+    assert!(again.out.starts_with(&format!("{name} exists already")), "{again:?}");
+    assert!(!again.out.contains("NEW"), "{again:?}");
 }
 
 #[tokio::test]
@@ -319,9 +333,9 @@ async fn an_answer_whose_parts_are_missing_cannot_be_read() {
 #[tokio::test]
 async fn what_a_restore_leaves_out_is_listed() {
     let store = Store::open().await;
-    let description = |is_in_progress: bool| {
+    let described = |is_in_progress: bool, is_protected: bool| {
         json!({"Table": {
-            "TableName": store.table, "TableStatus": "ACTIVE", "DeletionProtectionEnabled": false,
+            "TableName": store.table, "TableStatus": "ACTIVE", "DeletionProtectionEnabled": is_protected,
             "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
             "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
             "RestoreSummary": {
@@ -330,15 +344,44 @@ async fn what_a_restore_leaves_out_is_listed() {
             },
         }})
     };
-    let restored = store.answering("DescribeTable", &store.table, &description(false)).await;
+    let restored = store.answering("DescribeTable", &store.table, &described(false, false)).await;
     let findings = restored.json(&["doctor"]).await;
     let restore = of(&findings, "restore");
     assert_eq!(restore["severity"], "warning");
     let detail = restore["detail"].as_str().unwrap();
-    assert!(detail.ends_with("table/old, without: deletion protection, backups"), "{detail}");
-    let restoring = store.answering("DescribeTable", &store.table, &description(true)).await;
+    let said = "table/old as of 2023-11-14T22:13:20Z, without: deletion protection, backups";
+    assert!(detail.ends_with(said), "{detail}");
+    let unseen =
+        ["tags", "table policy", "`copy`", "`block`", "completed after 2023-11-14T22:13:20Z"];
+    let reminds = |restore: &Value| {
+        let fix = restore["fix"].as_str().unwrap().to_owned();
+        assert!(unseen.iter().all(|step| fix.contains(step)), "{fix}");
+        fix
+    };
+    assert!(reminds(restore).starts_with("set them (above); "), "{restore}");
+    let restoring = store.answering("DescribeTable", &store.table, &described(true, false)).await;
     let sick = restoring.run(&["--json", "doctor"]).await;
     assert_eq!((sick.code, &of(&sick.json(), "restore")["severity"]), (1, &json!("error")));
+
+    // With all its settings it is still not known whether the other steps were done, which is no warning.
+    let recovery = json!({"ContinuousBackupsDescription": {
+        "ContinuousBackupsStatus": "ENABLED",
+        "PointInTimeRecoveryDescription": {
+            "PointInTimeRecoveryStatus": "ENABLED", "EarliestRestorableDateTime": 1_700_003_600,
+        },
+    }});
+    let whole = store.answering("DescribeTable", &store.table, &described(false, true)).await;
+    let whole = whole.answering("DescribeContinuousBackups", &store.table, &recovery).await;
+    let findings = whole.json(&["doctor"]).await;
+    let restore = of(&findings, "restore");
+    assert_eq!(restore["severity"], "ok", "{findings}");
+    let detail = restore["detail"].as_str().unwrap();
+    assert!(detail.ends_with("as of 2023-11-14T22:13:20Z and has its settings again"), "{detail}");
+    let fix = reminds(restore);
+    assert!(
+        fix.ends_with("for states before 2023-11-14T23:13:20Z, recover the old table"),
+        "{fix}"
+    );
 }
 
 #[tokio::test]
