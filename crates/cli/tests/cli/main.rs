@@ -6,6 +6,8 @@ mod block;
 mod copy;
 mod doctor;
 mod manual;
+#[cfg(unix)]
+mod pages;
 mod release;
 mod scans;
 mod show;
