@@ -1,8 +1,13 @@
 //! Requests and what is expected of their answers.
 
+use std::fmt::Debug;
+
+use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body_util::BodyExt;
 use serde_json::Value;
+use tower::{Service, ServiceExt};
 
 /// `POST /payments` with a key, and a body that says it is JSON.
 pub(crate) fn post(key: &str, body: impl Into<Bytes>) -> Request<Bytes> {
@@ -33,6 +38,50 @@ pub(crate) fn by(method: &str, mut request: Request<Bytes>) -> Request<Bytes> {
 pub(crate) fn without(mut request: Request<Bytes>, name: &str) -> Request<Bytes> {
     request.headers_mut().remove(name);
     request
+}
+
+/// `POST /payments` without a key.
+pub(crate) fn keyless(body: impl Into<Bytes>) -> Request<Bytes> {
+    without(post("", body), "idempotency-key")
+}
+
+/// The same request with one more value of a header.
+pub(crate) fn and(mut request: Request<Bytes>, name: &'static str, value: &str) -> Request<Bytes> {
+    request.headers_mut().append(name, value.parse().expect("a header can carry it"));
+    request
+}
+
+/// Sends a request to a service in this process.
+pub(crate) async fn through<S, B>(service: &S, request: Request<Bytes>) -> Response<Bytes>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error: Debug> + Clone,
+    B: http_body::Body<Data = Bytes>,
+{
+    whole(service.clone().oneshot(request.map(Body::from)).await.expect("it answers")).await
+}
+
+/// A response with its whole body.
+pub(crate) async fn whole<B>(response: Response<B>) -> Response<Bytes>
+where
+    B: http_body::Body<Data = Bytes>,
+{
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.ok().expect("a whole body");
+    Response::from_parts(head, body.to_bytes())
+}
+
+/// A response in short: `201`, `201 replay` or, of a problem, `422 Mismatch`.
+#[track_caller]
+pub(crate) fn outcome(response: &Response<Bytes>) -> String {
+    let status = response.status().as_u16();
+    if values(response.headers(), "content-type") == ["application/problem+json"] {
+        let body: Value = serde_json::from_slice(response.body()).expect("a problem is JSON");
+        let uri = body["type"].as_str().expect("a type");
+        let kind = uri.rsplit(':').next().expect("a kind");
+        problem(response, status, kind);
+        return format!("{status} {kind}");
+    }
+    if is_replay(response) { format!("{status} replay") } else { status.to_string() }
 }
 
 /// Whether an answer says that it is a replay.

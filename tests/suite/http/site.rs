@@ -1,6 +1,7 @@
 //! The three places that the crate must work in, behind one face.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tokio::net::TcpListener;
 use super::client;
 use super::event::{self, Kind};
 use super::function::Function;
+use super::message::{assert_same, is_replay, outcome};
 use crate::support::gate::patiently;
 use crate::support::made_up_time;
 use crate::support::raw::{self, Item};
@@ -137,6 +139,26 @@ impl Api {
             }
             Self::Server(address) => client::send(*address, &request).await,
         }
+    }
+
+    /// Sends requests one after the other. Each row is a name, the request and its
+    /// [`outcome`].
+    pub(crate) async fn check<N: Display, O: AsRef<str>>(
+        &self,
+        rows: impl IntoIterator<Item = (N, Request<Bytes>, O)>,
+    ) {
+        for (name, request, expected) in rows {
+            assert_eq!(outcome(&self.send(request).await), expected.as_ref(), "{name}");
+        }
+    }
+
+    /// Sends a request twice. Returns the first answer; the second must be its replay.
+    pub(crate) async fn replayed(&self, request: Request<Bytes>) -> Response<Bytes> {
+        let first = self.send(request.clone()).await;
+        let repeat = self.send(request).await;
+        assert!(!is_replay(&first) && is_replay(&repeat), "{first:?} {repeat:?}");
+        assert_same(&first, &repeat);
+        first
     }
 }
 
