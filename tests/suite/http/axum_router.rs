@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::event::Kind;
 use super::function::Function;
-use super::message::{assert_same, by, is_replay, post, problem, to, with, without};
+use super::message::{assert_same, by, outcome, post, to, without};
 use super::site::{Api, listen};
 use crate::support::{Link, Store};
 
@@ -70,41 +70,37 @@ async fn served() -> (Store, Link, [Api; 2]) {
 async fn routes_extractors_and_state_work_and_repeats_are_replayed() {
     let (_store, _, apis) = served().await;
     let first = apis[0].send(refund_of("p1", "k")).await;
-    assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
+    assert_eq!(outcome(&first), "201");
     let expected =
         json!({"number": 1, "payment": "p1", "currency": "eur", "amount": 5, "attempt": 1});
     assert_eq!(serde_json::from_slice::<Value>(first.body()).unwrap(), expected);
     for api in &apis {
-        let repeat = api.send(refund_of("p1", "k")).await;
-        assert!(is_replay(&repeat));
-        assert_same(&first, &repeat);
-        problem(&api.send(refund_of("p2", "k")).await, 422, "Mismatch");
+        assert_same(&first, &api.send(refund_of("p1", "k")).await);
+        api.check([
+            ("repeat", refund_of("p1", "k"), "201 replay"),
+            ("another path", refund_of("p2", "k"), "422 Mismatch"),
+        ])
+        .await;
         let count = api.send(by("GET", to(post("k", ""), "/refunds/count"))).await;
         assert_eq!(count.body(), "1");
     }
 }
 
-/// All routes share the scope: a key is used once in the whole router.
+/// All routes share the scope, also those that do not exist: a key is used once in the whole router.
 #[tokio::test]
-async fn a_nested_route_is_another_request() {
+async fn a_nested_route_is_another_request_and_an_unknown_one_a_request_like_any_other() {
     let (_store, _, [api, _]) = served().await;
-    api.send(refund_of("p1", "k")).await;
-    let nested = to(refund_of("p1", "k"), "/v2/payments/p1/refunds?currency=eur");
-    problem(&api.send(nested.clone()).await, 422, "Mismatch");
-    let fresh = with(nested, "idempotency-key", "k2");
-    assert_eq!(api.send(fresh.clone()).await.status(), 201);
-    assert!(is_replay(&api.send(fresh).await));
-}
-
-#[tokio::test]
-async fn an_unknown_route_is_an_answer_like_any_other() {
-    let (_store, _, [api, _]) = served().await;
-    let request = to(post("a", "{}"), "/nowhere");
-    let first = api.send(request.clone()).await;
-    let repeat = api.send(request).await;
-    assert_eq!((first.status().as_u16(), is_replay(&first)), (404, false));
-    assert!(is_replay(&repeat));
-    assert_same(&first, &repeat);
+    let nested = |key| to(refund_of("p1", key), "/v2/payments/p1/refunds?currency=eur");
+    let nowhere = || to(post("a", "{}"), "/nowhere");
+    api.check([
+        ("a route", refund_of("p1", "k"), "201"),
+        ("a nested route", nested("k"), "422 Mismatch"),
+        ("with another key", nested("k2"), "201"),
+        ("again", nested("k2"), "201 replay"),
+        ("an unknown route", nowhere(), "404"),
+        ("again", nowhere(), "404 replay"),
+    ])
+    .await;
 }
 
 /// The handler has not begun: the client fixes its request and keeps its key.
@@ -129,20 +125,19 @@ async fn what_axum_refuses_leaves_the_key_free() {
     for (number, api) in apis.iter().enumerate() {
         let good = |key: &str| post(&format!("{key}{number}"), r#"{"amount":5}"#);
         let cases = [
-            ("not JSON", 400, post(&format!("a{number}"), "{"), good("a")),
-            ("no type", 415, without(good("b"), "content-type"), good("b")),
-            ("no number", 422, post(&format!("c{number}"), r#"{"amount":"5"}"#), good("c")),
-            ("no such method", 405, by("PATCH", good("d")), good("d")),
+            ("not JSON", "400", post(&format!("a{number}"), "{"), good("a")),
+            ("no type", "415", without(good("b"), "content-type"), good("b")),
+            ("no number", "422", post(&format!("c{number}"), r#"{"amount":"5"}"#), good("c")),
+            ("no such method", "405", by("PATCH", good("d")), good("d")),
         ];
-        for (name, status, bad, good) in cases {
-            for _ in 0..2 {
-                let refused = api.send(bad.clone()).await;
-                let seen = (refused.status().as_u16(), is_replay(&refused));
-                assert_eq!(seen, (status, false), "{name}");
-            }
-            let paid = api.send(good.clone()).await;
-            assert_eq!((paid.status().as_u16(), is_replay(&paid)), (200, false), "{name}");
-            assert!(is_replay(&api.send(good).await), "{name}");
+        for (name, refused, bad, good) in cases {
+            api.check([
+                (name, bad.clone(), refused),
+                (name, bad, refused),
+                (name, good.clone(), "200"),
+                (name, good, "200 replay"),
+            ])
+            .await;
         }
     }
 }
@@ -161,10 +156,9 @@ async fn one_route_of_a_router_can_have_the_layer() {
     for kind in Kind::ALL {
         let api = Api::Lambda(kind, Function::under_lambda_http(router.clone()));
         let key = format!("{kind:?}");
-        assert_eq!(api.send(refund_of("p1", &key)).await.status(), 201, "{kind:?}");
-        assert!(is_replay(&api.send(refund_of("p1", &key)).await), "{kind:?}");
+        api.replayed(refund_of("p1", &key)).await;
         link.wire.forget();
-        assert_eq!(api.send(to(post(&key, ""), "/log")).await.status(), 200, "{kind:?}");
+        api.check([(&key, to(post(&key, ""), "/log"), "200")]).await;
         assert_eq!(link.wire.requests(), [""; 0]);
     }
 }

@@ -2,22 +2,40 @@
 
 use axum::Router;
 use axum::body::Body;
+use axum::handler::Handler;
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post as on_post;
-use bytes::Bytes;
 use dynamodb_idempotency::http::Problem;
-use dynamodb_idempotency::{Execution, RunError, Scope, Transaction};
+use dynamodb_idempotency::{Execution, Idempotency, RunError, Scope, Transaction};
 use futures::{StreamExt, stream};
 
 use super::client;
 use super::event::Kind;
 use super::function::Function;
-use super::message::{assert_same, by, is_replay, post, problem, to, without};
+use super::message::{by, keyless, outcome, post, problem, to};
 use super::site::{Api, listen};
 use crate::faq::invalid;
 use crate::support::effects::{check, count};
 use crate::support::{Act, Charging, Link, Runs, Store};
+
+/// Serves `POST /payments` by this handler, with the layer on its route.
+async fn serve<H, T>(store: &Store, handler: H) -> Api
+where
+    H: Handler<T, ()>,
+    T: 'static,
+{
+    let route = on_post(handler).route_layer(store.idempotency().http("pay").layer().unwrap());
+    Api::Server(listen(Router::new().route("/payments", route)).await)
+}
+
+/// A body that breaks off half-way.
+fn broken() -> Body {
+    Body::from_stream(stream::iter([
+        Ok("half of "),
+        Err(std::io::Error::other("the disk is gone")),
+    ]))
+}
 
 async fn attempt(execution: Execution) -> String {
     format!("attempt {}", execution.attempt())
@@ -30,16 +48,11 @@ async fn perhaps(execution: Option<Execution>) -> &'static str {
 #[tokio::test]
 async fn a_handler_takes_its_execution_as_an_argument() {
     let store = Store::open_in_real_time().await;
-    let http = || store.idempotency().http("pay");
-    let layered =
-        Router::new().route("/payments", on_post(attempt).route_layer(http().layer().unwrap()));
-    let wrapped = http().wrap(Router::new().route("/payments", on_post(attempt))).unwrap();
-    let apis =
-        [Api::Server(listen(layered).await), Api::Lambda(Kind::HttpApi, Function::new(wrapped))];
+    let router = Router::new().route("/payments", on_post(attempt));
+    let function = Function::new(store.idempotency().http("pay").wrap(router).unwrap());
+    let apis = [serve(&store, attempt).await, Api::Lambda(Kind::HttpApi, function)];
     for (key, api) in ["a", "b"].into_iter().zip(apis) {
-        let first = api.send(post(key, "{}")).await;
-        assert_eq!((first.body().as_ref(), is_replay(&first)), (&b"attempt 1"[..], false));
-        assert!(is_replay(&api.send(post(key, "{}")).await));
+        assert_eq!(api.replayed(post(key, "{}")).await.body(), "attempt 1");
     }
 }
 
@@ -52,13 +65,12 @@ async fn a_handler_without_an_execution_gets_the_reason() {
         .route("/perhaps", on_post(perhaps).put(perhaps).route_layer(http().layer().unwrap()))
         .route("/bare", on_post(attempt));
     let server = listen(router).await;
-    let keyless = without(post("", "{}"), "idempotency-key");
-    for request in [keyless.clone(), by("PUT", post("k", "{}")), to(post("k", "{}"), "/bare")] {
+    for request in [keyless("{}"), by("PUT", post("k", "{}")), to(post("k", "{}"), "/bare")] {
         let body = problem(&client::send(server, &request).await, 500, "Misconfigured");
         assert!(body["detail"].as_str().is_some_and(|detail| detail.contains("Execution")));
     }
     let cases = [
-        (keyless, "passed"),
+        (keyless("{}"), "passed"),
         (by("PUT", post("k", "{}")), "passed"),
         (post("k", "{}"), "protected"),
     ];
@@ -75,9 +87,7 @@ async fn whatever_axum_makes_a_response_of_can_be_committed() {
         let (table, run) = (table.clone(), runs.add());
         async move {
             let row = || [count(&table, "effect")];
-            let pieces =
-                stream::iter([Ok("half of "), Err(std::io::Error::other("the disk is gone"))]);
-            let broken = execution.commit_into_response(Body::from_stream(pieces), row()).await;
+            let broken = execution.commit_into_response(broken(), row()).await;
             let broken = broken.expect_err("the body is broken");
             let reason = "the answer cannot be serialized: reading the response's body failed: ";
             assert!(invalid(&broken).starts_with(reason), "{broken}");
@@ -85,14 +95,10 @@ async fn whatever_axum_makes_a_response_of_can_be_committed() {
             execution.commit_into_response(answer, row()).await.expect("it is committed")
         }
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
-    let server = listen(Router::new().route("/payments", route)).await;
-    let first = client::send(server, &post("k", "{}")).await;
+    let api = serve(&store, book).await;
+    let first = api.replayed(post("k", "{}")).await;
     assert_eq!((first.status().as_u16(), first.body().as_ref()), (201, &b"booked"[..]));
-    let repeat = client::send(server, &post("k", "{}")).await;
-    assert!(is_replay(&repeat));
-    assert_same(&first, &repeat);
-    assert_eq!((store.counted("effect").await, &repeat.headers()["x-run"] == "1"), (1, true));
+    assert_eq!((store.counted("effect").await, &first.headers()["x-run"] == "1"), (1, true));
 }
 
 /// The first attempt fails after its step, the second gets the step's response back.
@@ -116,24 +122,19 @@ async fn whatever_axum_makes_a_response_of_can_be_a_step() {
             if run == 1 { StatusCode::BAD_GATEWAY.into_response() } else { answer }
         }
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
-    let server = listen(Router::new().route("/payments", route)).await;
-    assert_eq!(client::send(server, &post("k", "{}")).await.status(), 502);
-    for replayed in [false, true] {
-        let second = client::send(server, &post("k", "{}")).await;
-        assert_eq!((second.status().as_u16(), is_replay(&second)), (201, replayed));
-        assert_eq!(
-            (second.headers()["x-bytes"].as_bytes(), &second.body()[..]),
-            (&b"caf\xe9"[..], &[0xff][..])
-        );
-    }
+    let api = serve(&store, book).await;
+    api.check([("first", post("k", "{}"), "502")]).await;
+    let second = api.replayed(post("k", "{}")).await;
+    assert_eq!(second.status(), 201);
+    assert_eq!(
+        (second.headers()["x-bytes"].as_bytes(), &second.body()[..]),
+        (&b"caf\xe9"[..], &[0xff][..])
+    );
 }
 
 #[tokio::test]
 async fn a_step_whose_response_breaks_off_is_not_done_again() {
-    let gone =
-        || Body::from_stream(stream::iter([Ok("half of "), Err(std::io::Error::other("gone"))]));
-    broken_off(gone).await;
+    broken_off(broken).await;
     let panicking = || {
         let pieces = stream::iter([true, false]).map(|is_good| {
             assert!(is_good, "the body panics");
@@ -164,108 +165,102 @@ async fn broken_off(body: impl Fn() -> Body + Clone + Send + Sync + 'static) {
             (StatusCode::BAD_GATEWAY, said)
         }
     };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
-    let server = listen(Router::new().route("/payments", route)).await;
+    let api = serve(&store, book).await;
     for expected in ["not stored: AnswerUnavailable", "not run: AnswerUnavailable"] {
-        assert_eq!(client::send(server, &post("k", "{}")).await.body(), expected);
+        assert_eq!(api.send(post("k", "{}")).await.body(), expected);
     }
     assert_eq!(steps.count(), 1);
 }
 
+/// Ends with the error that `act` names.
+async fn failing(
+    idempotency: Idempotency,
+    table: String,
+    execution: Execution,
+    act: String,
+) -> Response {
+    let own = || Err::<String, _>(StatusCode::IM_A_TEAPOT);
+    let refused = || vec![count(&table, "e"), check(&table, "nothing")];
+    let reserve = async || -> Result<String, RunError<StatusCode>> {
+        execution.step("reserve", async { Ok("reserved".to_owned()) }).await
+    };
+    match act.as_str() {
+        "an operation's own" => {
+            idempotency.calling("own").run(async |_| own()).await.into_response()
+        }
+        "an operation's mismatch" => {
+            let charge = async |amount: u8| {
+                let operation = idempotency.operation("charge").key("k").payload(&amount);
+                operation.run(async |_| Ok::<_, StatusCode>("charged".to_owned())).await
+            };
+            charge(1).await.expect("it is the first");
+            charge(2).await.into_response()
+        }
+        "a scope's" => Problem::from(&Scope::from_encoded("%").unwrap_err()).into_response(),
+        "a step's own" => {
+            let step: Result<_, RunError<_>> = execution.step("charge", async { own() }).await;
+            step.into_response()
+        }
+        "a step done twice" => {
+            reserve().await.expect("it is the first");
+            reserve().await.into_response()
+        }
+        "a commit's condition" => {
+            execution.commit_into_response("booked", refused()).await.into_response()
+        }
+        "a commit of a row twice" => {
+            let items = vec![count(&table, "e"), count(&table, "e")];
+            execution.commit_into_response("booked", items).await.into_response()
+        }
+        "a transaction's condition" => {
+            let transfer = Transaction::new("transferred".to_owned()).items(refused());
+            let built = async || Ok::<_, StatusCode>(transfer);
+            idempotency.calling("transfer").run_transaction(built).await.into_response()
+        }
+        "a transaction's own" => {
+            let built = async || Err::<Transaction<String>, _>(StatusCode::IM_A_TEAPOT);
+            idempotency.calling("transfer").run_transaction(built).await.into_response()
+        }
+        other => panic!("{other} is no case"),
+    }
+}
+
 #[tokio::test]
 async fn errors_are_the_responses_that_the_layer_gives() {
-    let (store, link, runs) =
-        (Store::open_in_real_time().await, Link::without_retries(), Runs::default());
-    let idempotency = store.over(&link);
-    let charge = move |body: Bytes| {
-        let (idempotency, run) = (idempotency.clone(), runs.add());
-        async move {
-            let operation = idempotency.operation("charge").key("k").payload(&body[..]);
-            operation
-                .run(
-                    async |_| {
-                        if run == 1 { Err(StatusCode::IM_A_TEAPOT) } else { Ok(run.to_string()) }
-                    },
-                )
-                .await
-        }
-    };
-    let refuse = async || Problem::from(&Scope::from_encoded("%").unwrap_err());
-    let router =
-        Router::new().route("/payments", on_post(charge)).route("/refused", on_post(refuse));
-    let server = listen(router).await;
-    let sent = async |body: &'static str| client::send(server, &post("", body)).await;
-    assert_eq!(sent("1").await.status(), 418);
-    assert_eq!(sent("1").await.body(), "2");
-    problem(&sent("2").await, 422, "Mismatch");
-    problem(&client::send(server, &to(post("", ""), "/refused")).await, 400, "KeyInvalid");
-    link.wire.down(Act::LoseRequest);
-    let down = sent("3").await;
-    problem(&down, 503, "Unavailable");
-    assert_eq!(down.headers()["retry-after"], "1");
-}
-
-#[tokio::test]
-async fn an_error_of_a_step_is_the_steps_own_response_or_a_problem() {
-    let store = Store::open_in_real_time().await;
-    let book = async |execution: Execution, body: Bytes| -> Result<String, RunError<StatusCode>> {
-        execution.step("reserve", async { Ok::<_, StatusCode>(1) }).await?;
-        if body == "\"twice\"" {
-            execution.step("reserve", async { Ok::<_, StatusCode>(2) }).await?;
-        }
-        execution.step("charge", async { Err::<u8, _>(StatusCode::IM_A_TEAPOT) }).await?;
-        Ok("booked".to_owned())
-    };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
-    let server = listen(Router::new().route("/payments", route)).await;
-    assert_eq!(client::send(server, &post("a", "\"once\"")).await.status(), 418);
-    let body = problem(&client::send(server, &post("b", "\"twice\"")).await, 500, "Misconfigured");
-    assert!(!body["detail"].to_string().contains("reserve"), "{body}");
-}
-
-#[tokio::test]
-async fn a_commit_that_is_refused_is_a_problem() {
-    let store = Store::open_in_real_time().await;
-    let table = store.table().to_owned();
-    let book = move |execution: Execution, body: Bytes| {
-        let items = match &body[..] {
-            b"\"twice\"" => vec![count(&table, "e"), count(&table, "e")],
-            _ => vec![count(&table, "e"), check(&table, "nothing")],
-        };
-        async move { execution.commit_into_response("booked", items).await }
-    };
-    let route = on_post(book).route_layer(store.idempotency().http("pay").layer().unwrap());
-    let server = listen(Router::new().route("/payments", route)).await;
-    for (key, body, status, kind) in
-        [("a", "\"never\"", 409, "ConditionFailed"), ("b", "\"twice\"", 500, "Misconfigured")]
-    {
-        let body = problem(&client::send(server, &post(key, body)).await, status, kind);
-        assert!(!body["detail"].to_string().contains("item"), "{body}");
+    let (store, link) = (Store::open_in_real_time().await, Link::without_retries());
+    let (idempotency, table) = (store.idempotency(), store.table().to_owned());
+    let api = serve(&store, move |execution: Execution, act: String| {
+        failing(idempotency.clone(), table.clone(), execution, act)
+    })
+    .await;
+    for (act, expected) in [
+        ("an operation's own", "418"),
+        ("an operation's mismatch", "422 Mismatch"),
+        ("a scope's", "400 KeyInvalid"),
+        ("a step's own", "418"),
+        ("a step done twice", "500 Misconfigured"),
+        ("a commit's condition", "409 ConditionFailed"),
+        ("a commit of a row twice", "500 Misconfigured"),
+        ("a transaction's condition", "409 ConditionFailed"),
+        ("a transaction's own", "418"),
+    ] {
+        let answer = api.send(post(act, act)).await;
+        assert_eq!(outcome(&answer), expected, "{act}");
+        // The names of the service's own parts are not the client's business.
+        let body = String::from_utf8_lossy(answer.body());
+        assert!(!body.contains("reserve") && !body.contains("item"), "{act}: {body}");
     }
     assert_eq!(store.counted("e").await, 0);
-}
 
-#[tokio::test]
-async fn a_transaction_that_is_refused_is_a_problem() {
-    let store = Store::open_in_real_time().await;
-    let (idempotency, table) = (store.idempotency(), store.table().to_owned());
-    let transfer = move |body: Bytes| {
-        let items = vec![count(&table, "e"), check(&table, "nothing")];
-        let idempotency = idempotency.clone();
-        async move {
-            let operation = idempotency.calling("transfer");
-            let built = async || match &body[..] {
-                b"\"declined\"" => Err(StatusCode::IM_A_TEAPOT),
-                _ => Ok(Transaction::new("transferred".to_owned()).items(items)),
-            };
-            operation.run_transaction(built).await
-        }
+    let unreachable = store.over(&link);
+    let charge = async move || {
+        unreachable.calling("o").run(async |_| Err::<String, _>(StatusCode::OK)).await
     };
-    let server = listen(Router::new().route("/payments", on_post(transfer))).await;
-    let sent = async |body: &'static str| client::send(server, &post("", body)).await;
-    problem(&sent("\"never\"").await, 409, "ConditionFailed");
-    assert_eq!(sent("\"declined\"").await.status(), 418);
-    assert_eq!(store.counted("e").await, 0);
+    link.wire.down(Act::LoseRequest);
+    let server = listen(Router::new().route("/payments", on_post(charge))).await;
+    let down = client::send(server, &post("", "")).await;
+    problem(&down, 503, "Unavailable");
+    assert_eq!(down.headers()["retry-after"], "1");
 }
 
 #[tokio::test]
@@ -275,13 +270,12 @@ async fn a_path_that_does_not_exist_is_not_found() {
     let route = Router::new().route("/payments", on_post(attempt));
     let on_routes = listen(route.clone().route_layer(http().layer().unwrap())).await;
     let on_all = listen(route.layer(http().layer().unwrap())).await;
-    let nowhere = to(without(post("", "{}"), "idempotency-key"), "/nowhere");
-    assert_eq!(client::send(on_routes, &nowhere).await.status(), 404);
-    let with_key = to(post("k", "{}"), "/nowhere");
-    assert_eq!(client::send(on_routes, &with_key).await.status(), 404);
-    assert_eq!(client::send(on_all, &with_key).await.status(), 404);
+    let [no_key, key] = [keyless("{}"), post("k", "{}")].map(|request| to(request, "/nowhere"));
+    Api::Server(on_routes)
+        .check([("no key", no_key.clone(), "404"), ("a key", key.clone(), "404")])
+        .await;
     // A layer that also covers the fallback does not know the route, so it fails closed.
-    problem(&client::send(on_all, &nowhere).await, 400, "KeyMissing");
+    Api::Server(on_all).check([("no key", no_key, "400 KeyMissing"), ("a key", key, "404")]).await;
 }
 
 /// `?` takes it out of a handler that fails with a boxed error.

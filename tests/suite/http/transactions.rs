@@ -4,16 +4,18 @@ use std::convert::Infallible;
 
 use axum::Router;
 use axum::extract::State;
+use axum::response::IntoResponse;
 use axum::routing::any;
 use bytes::Bytes;
 use dynamodb_idempotency::Transaction;
 use dynamodb_idempotency::http::Http;
-use http::{Request, Response};
+use futures::stream;
+use http::{Request, Response, StatusCode};
 use lambda_http::service_fn;
 
 use super::event::Kind;
 use super::function::Function;
-use super::message::{assert_same, by, is_replay, post, problem, without};
+use super::message::{assert_same, by, is_replay, keyless, outcome, post, problem, to};
 use super::site::{Api, listen};
 use crate::support::effects::{count, debit};
 use crate::support::{Act, Link, Runs, Store, raw};
@@ -44,6 +46,28 @@ where
     }
 }
 
+/// What only axum's handlers can do: responses with other bodies, and errors of their own.
+fn transfer_on_axum(
+    act: &str,
+    table: &str,
+    run: u32,
+) -> Result<Transaction<axum::response::Response>, StatusCode> {
+    let body = |pieces| axum::body::Body::from_stream(stream::iter(pieces));
+    match act {
+        "own error" => Err(StatusCode::SERVICE_UNAVAILABLE),
+        "no transaction" => Err(StatusCode::OK),
+        "broken" => {
+            let pieces = vec![Ok("half of "), Err(std::io::Error::other("gone"))];
+            Ok(Transaction::new(body(pieces).into_response()).items([count(table, "effect")]))
+        }
+        "slow" => Ok(transfer("bare", table, run).on_condition_failed(|_| {
+            let never = stream::pending::<Result<Bytes, std::io::Error>>();
+            Some(axum::body::Body::from_stream(never).into_response())
+        })),
+        _ => Ok(transfer(act, table, run)),
+    }
+}
+
 struct Transfers {
     store: Store,
     link: Link,
@@ -64,16 +88,19 @@ impl Transfers {
         Self { api: Api::Lambda(Kind::HttpApi, function), store, link }
     }
 
+    /// `/payments` under the transaction layer, `/plain` under the other one, `/bare` under none.
     async fn on_a_server(change: impl FnOnce(Http) -> Http) -> Self {
         let store = Store::open_in_real_time().await;
         let link = Link::default();
         let http = change(store.over(&link).http("transfers"));
         let handler = async |State((table, runs)): State<(String, Runs)>, act: String| {
-            transfer::<axum::body::Body>(&act, &table, runs.add())
+            transfer_on_axum(&act, &table, runs.add())
         };
+        let layer = http.clone().transaction_layer().unwrap();
         let router = Router::new()
-            .route("/payments", any(handler))
-            .route_layer(http.transaction_layer().unwrap())
+            .route("/payments", any(handler).layer(layer))
+            .route("/plain", any(handler).layer(http.layer().unwrap()))
+            .route("/bare", any(handler))
             .with_state((store.table().to_owned(), Runs::default()));
         Self { api: Api::Server(listen(router).await), store, link }
     }
@@ -111,43 +138,72 @@ async fn first_and_repeat_take_one_round_trip_each() {
 
 #[tokio::test]
 async fn a_condition_that_fails_gets_its_answer_stored_or_not_by_its_status() {
-    for api in Transfers::in_both_places(|http| http).await {
-        let poor = api.send(post("poor", "{}")).await;
-        assert_eq!((poor.status().as_u16(), is_replay(&poor)), (402, false));
-        problem(&api.send(post("bare", "bare")).await, 409, "ConditionFailed");
-        assert_eq!(api.send(post("busy", "busy")).await.body().as_ref(), b"busy");
-        // What was stored stays, and what was not happens now.
-        api.store.deposit("alice", 50).await;
-        let poor = api.send(post("poor", "{}")).await;
-        assert_eq!((poor.status().as_u16(), is_replay(&poor)), (402, true));
-        assert_eq!(api.send(post("bare", "bare")).await.status(), 201);
-        assert_eq!(api.send(post("busy", "busy")).await.status(), 201);
-        assert_eq!(api.effects().await, (2, 40));
+    for transfers in Transfers::in_both_places(|http| http).await {
+        let api = &transfers.api;
+        api.check([
+            ("an answer that is stored", post("poor", "{}"), "402"),
+            ("none", post("bare", "bare"), "409 ConditionFailed"),
+            ("an answer that is not", post("busy", "busy"), "409"),
+        ])
+        .await;
+        transfers.store.deposit("alice", 50).await;
+        api.check([
+            ("what was stored stays", post("poor", "{}"), "402 replay"),
+            ("what was not happens now", post("bare", "bare"), "201"),
+            ("and this too", post("busy", "busy"), "201"),
+        ])
+        .await;
+        assert_eq!(transfers.effects().await, (2, 40));
     }
+    // An answer whose body is not there when it is needed is not sent.
+    let transfers = Transfers::on_a_server(|http| http).await;
+    transfers.api.check([("slow", post("slow", "slow"), "409 ConditionFailed")]).await;
+    transfers.store.deposit("alice", 5).await;
+    transfers.api.check([("slow", post("slow", "slow"), "201")]).await;
 }
 
 #[tokio::test]
 async fn what_executes_nothing_leaves_nothing() {
-    for api in Transfers::in_both_places(|http| http).await {
-        api.store.deposit("alice", 5).await;
-        assert_eq!(api.send(post("k", "refuse")).await.status(), 422);
-        assert_eq!(api.send(post("k", "fail")).await.status(), 503);
-        problem(&api.send(post("k", "panic")).await, 500, "HandlerPanicked");
-        // Whether there is an answer already.
-        assert_eq!(api.link.wire.requests(), ["GetItem"]);
-        for invalid in ["twice", "interim"] {
-            problem(&api.send(post("k", invalid)).await, 500, "Misconfigured");
-            assert_eq!(api.link.wire.requests(), [""; 0]);
+    let both = [("refuse", "422"), ("fail", "503"), ("panic", "500 HandlerPanicked")];
+    let invalid = [("twice", "500 Misconfigured"), ("interim", "500 Misconfigured")];
+    let on_axum = [
+        ("own error", "503"),
+        ("no transaction", "200"),
+        ("no transaction", "200"),
+        ("broken", "500 BodyBroken"),
+    ];
+    for transfers in Transfers::in_both_places(|http| http).await {
+        transfers.store.deposit("alice", 5).await;
+        let is_server = matches!(transfers.api, Api::Server(_));
+        // One request: whether there is an answer already. None where the transaction is invalid.
+        let acts = both.map(|act| (act, 1)).into_iter().chain(invalid.map(|act| (act, 0)));
+        for ((act, expected), requests) in
+            acts.chain(on_axum.map(|act| (act, 1)).into_iter().filter(|_| is_server))
+        {
+            assert_eq!(outcome(&transfers.send(post("k", act)).await), expected, "{act}");
+            assert_eq!(transfers.link.wire.requests().len(), requests, "{act}");
         }
-        assert_eq!(api.send(post("k", "{}")).await.status(), 201);
-        assert_eq!(api.effects().await, (1, 0));
+        transfers.api.check([("the key is free", post("k", "{}"), "201")]).await;
+        assert_eq!(transfers.effects().await, (1, 0));
     }
+}
+
+#[tokio::test]
+async fn a_transaction_that_no_layer_takes_is_no_success() {
+    let transfers = Transfers::on_a_server(|http| http).await;
+    transfers.store.deposit("alice", 5).await;
+    for path in ["/plain", "/bare", "/plain", "/bare"] {
+        let answer = transfers.send(to(post("k", "bare"), path)).await;
+        let body = problem(&answer, 500, "Misconfigured");
+        assert!(body["detail"].as_str().is_some_and(|detail| detail.contains("transaction")));
+    }
+    assert_eq!(transfers.effects().await, (0, 5));
 }
 
 #[tokio::test]
 async fn the_key_is_needed_and_another_owner_respected() {
     for api in Transfers::in_both_places(|http| http).await {
-        problem(&api.send(without(post("k", ""), "idempotency-key")).await, 400, "KeyMissing");
+        problem(&api.send(keyless("")).await, 400, "KeyMissing");
         let mut pending = raw::pending("transfers#k");
         assert_eq!(api.send(post("k", "{}")).await.status(), 402);
         let fingerprint = api.store.record("transfers#k").await["fingerprint"].clone();
@@ -164,17 +220,18 @@ async fn the_key_is_needed_and_another_owner_respected() {
 /// Nothing is written without protection.
 #[tokio::test]
 async fn what_passes_through_may_read_and_not_write() {
-    for api in Transfers::in_both_places(Http::key_optional).await {
-        let keyless = |act| without(post("", act), "idempotency-key");
-        for request in [by("PUT", post("k", "read")), by("GET", post("k", "read")), keyless("read")]
-        {
-            let read = api.send(request).await;
-            assert_eq!((read.status().as_u16(), read.body().as_ref()), (200, &b"read"[..]));
-        }
-        for request in [by("PUT", post("k", "{}")), keyless("{}")] {
-            problem(&api.send(request).await, 500, "Misconfigured");
-        }
-        assert_eq!(api.link.wire.requests(), [""; 0]);
-        assert_eq!(api.effects().await, (0, 0));
+    for transfers in Transfers::in_both_places(Http::key_optional).await {
+        transfers
+            .api
+            .check([
+                ("PUT that reads", by("PUT", post("k", "read")), "200"),
+                ("GET that reads", by("GET", post("k", "read")), "200"),
+                ("a read without a key", keyless("read"), "200"),
+                ("PUT that writes", by("PUT", post("k", "{}")), "500 Misconfigured"),
+                ("a write without a key", keyless("{}"), "500 Misconfigured"),
+            ])
+            .await;
+        assert_eq!(transfers.link.wire.requests(), [""; 0]);
+        assert_eq!(transfers.effects().await, (0, 0));
     }
 }
