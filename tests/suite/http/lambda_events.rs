@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use dynamodb_idempotency::http::Http;
 use dynamodb_idempotency::lambda::HandlerResponse;
-use http::Request;
 use lambda_http::{Body, Response, service_fn};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::event::{self, Kind};
 use super::function::Function;
-use super::message::{by, is_replay, post, problem, to, with};
+use super::message::{and, by, is_replay, keyless, outcome, post, to, with};
 use crate::support::{Link, Runs, Store, raw};
 
 /// A function that answers what `answer` gives by the number of the run, under the crate's own
@@ -69,60 +68,76 @@ fn mark(kind: Kind, answer: &mut Value) {
     }
 }
 
+/// Sends events one after the other. Each row is a name, the event and the answer's
+/// [`outcome`]. Each answer is text, so that no integration encodes it.
+async fn check(function: &Function, rows: impl IntoIterator<Item = (&str, Value, &str)>) {
+    for (name, event, expected) in rows {
+        let answer = function.invoke(&event).await;
+        assert_eq!(outcome(&event::response(&answer)), expected, "{name}");
+        assert_eq!(answer["isBase64Encoded"], false, "{name}");
+    }
+}
+
 /// An encoded `#` of the path comes decoded: what stands behind it, the query too, is then no part of
 /// the URI that `lambda_http` makes.
 #[tokio::test]
-async fn the_query_counts_where_the_path_has_a_number_sign() {
+async fn all_of_a_request_counts_as_it_was_sent() {
     for kind in Kind::ALL {
         println!("{kind:?}");
-        let (store, runs) = (Store::open().await, Runs::default());
-        let functions = functions(store.idempotency().http("pay"), &runs, paid);
-        let paying = |query: &str| {
-            let mut event = kind.event(&to(post("k", "{}"), &format!("/payments?{query}")));
-            kind.set_path(&mut event, "/payments/a#1");
-            event
-        };
-        for function in &functions {
-            let first = event::response(&function.invoke(&paying("amount=10&to=bob")).await);
-            assert_eq!(first.status(), 201);
-            let repeat = function.invoke(&paying("to=bob&amount=10")).await;
-            assert!(is_replay(&event::response(&repeat)));
-            for other in ["amount=20&to=bob", "amount=10", "amount=10&to=bob&fast=1", ""] {
-                let answer = event::response(&function.invoke(&paying(other)).await);
-                problem(&answer, 422, "Mismatch");
-            }
+        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
+        let functions = functions(store.over(&link).http("pay"), &runs, paid);
+        for (runner, function) in functions.iter().enumerate() {
+            let key = |name: &str| format!("{name} {runner}");
+            let query = |query: &str| {
+                let request = to(post(&key("query"), "{}"), &format!("/payments?{query}"));
+                let mut event = kind.event(&request);
+                kind.set_path(&mut event, "/payments/a#1");
+                event
+            };
+            let path = |path: &str| {
+                let mut event = kind.event(&post(&key("path"), "{}"));
+                let name = if event["rawPath"].is_string() { "rawPath" } else { "path" };
+                event[name] = path.into();
+                event
+            };
+            let body = |body: &str, is_base64: bool| {
+                let mut event = kind.event(&post(&key("body"), body.to_owned()));
+                event["isBase64Encoded"] = is_base64.into();
+                event
+            };
+            // The event has the whole body; the length can be that of another encoding.
+            let length = with(post(&key("length"), "{}"), "content-length", "9999");
+            check(
+                function,
+                [
+                    ("a query", query("amount=10&to=bob"), "201"),
+                    ("its parameters in another order", query("to=bob&amount=10"), "201 replay"),
+                    ("another value", query("amount=20&to=bob"), "422 Mismatch"),
+                    ("a parameter less", query("amount=10"), "422 Mismatch"),
+                    ("a parameter more", query("amount=10&to=bob&fast=1"), "422 Mismatch"),
+                    ("no query", query(""), "422 Mismatch"),
+                    ("a path", path("/orders/a#1"), "201"),
+                    ("the same path", path("/orders/a#1"), "201 replay"),
+                    ("another path", path("/orders/a#2"), "422 Mismatch"),
+                    ("a body", body(r#"{"amount":1200}"#, false), "201"),
+                    ("its base64", body("eyJhbW91bnQiOjEyMDB9", true), "201 replay"),
+                    ("another body's base64", body("eyJhbW91bnQiOjEyMDF9", true), "422 Mismatch"),
+                    ("a wrong length", kind.event(&length), "201"),
+                ],
+            )
+            .await;
+            link.wire.forget();
+            check(
+                function,
+                [
+                    ("GET", kind.event(&by("GET", post("k", ""))), "201"),
+                    ("no key", kind.event(&keyless("{}")), "400 KeyMissing"),
+                ],
+            )
+            .await;
+            assert_eq!(link.wire.requests(), [""; 0]);
         }
-        assert_eq!(runs.count(), 1);
-    }
-}
-
-#[tokio::test]
-async fn a_body_in_base64_is_the_body_that_it_stands_for() {
-    for kind in Kind::ALL {
-        println!("{kind:?}");
-        let (store, runs) = (Store::open().await, Runs::default());
-        let [function, _] = functions(store.idempotency().http("pay"), &runs, paid);
-        let mut encoded = kind.example();
-        encoded["body"] = "eyJhbW91bnQiOjEyMDB9".into(); // {"amount":1200}
-        encoded["isBase64Encoded"] = true.into();
-        function.invoke(&kind.example()).await;
-        assert!(is_replay(&event::response(&function.invoke(&encoded).await)));
-        encoded["body"] = "eyJhbW91bnQiOjEyMDF9".into(); // {"amount":1201}
-        problem(&event::response(&function.invoke(&encoded).await), 422, "Mismatch");
-    }
-}
-
-/// It holds the body whole, and its `Content-Length` can be that of another encoding.
-#[tokio::test]
-async fn the_body_of_an_event_is_whole_whatever_its_content_length() {
-    for kind in Kind::ALL {
-        let (store, runs) = (Store::open().await, Runs::default());
-        for function in functions(store.idempotency().http("pay"), &runs, paid) {
-            let request = with(post("k", "{}"), "content-length", "9999");
-            let response = event::response(&function.invoke(&kind.event(&request)).await);
-            assert_eq!(response.status(), 201, "{kind:?}");
-        }
-        assert_eq!(runs.count(), 1, "{kind:?}");
+        assert_eq!(runs.count(), 2 * 5);
     }
 }
 
@@ -210,43 +225,37 @@ async fn the_record_tells_text_from_bytes() {
     }
 }
 
-/// `lambda_http` alone takes the last of a REST API's values: two keys would look like one.
+/// `lambda_http` alone takes the last of a REST API's values: two keys would look like one. The spelling
+/// of the header's name is the client's, and a REST API hands it on.
 #[tokio::test]
 async fn two_keys_are_refused_on_each_kind_that_can_tell() {
     for kind in Kind::ALL {
         println!("{kind:?}");
         let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
         let [function, _] = functions(store.over(&link).http("pay"), &runs, paid);
-        for other in ["order-8", "order-7"] {
-            let mut request = post("order-7", "{}");
-            request.headers_mut().append("idempotency-key", other.parse().unwrap());
-            let answer = event::response(&function.invoke(&kind.event(&request)).await);
-            if kind == Kind::Alb {
-                // An ALB sends only the last value, without a sign that there were more.
-                assert_eq!(answer.status(), 201);
-                assert!(store.item(&format!("pay#{other}")).await.is_some());
-            } else {
-                problem(&answer, 400, "KeyInvalid");
-                assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
-            }
+        let twice = |other| kind.event(&and(post("order-7", "{}"), "idempotency-key", other));
+        if kind == Kind::Alb {
+            // An ALB sends only the last value, without a sign that there were more.
+            check(&function, [("the last counts", twice("order-8"), "201")]).await;
+            assert!(store.item("pay#order-8").await.is_some());
+            continue;
         }
+        let mut events = vec![
+            ("two", twice("order-8"), "400 KeyInvalid"),
+            ("one", twice("order-7"), "400 KeyInvalid"),
+        ];
+        if kind == Kind::Rest {
+            let mut one_name = kind.example();
+            one_name["multiValueHeaders"]["Idempotency-Key"] = json!(["order-6", "order-7"]);
+            let mut two_names = kind.example();
+            two_names["multiValueHeaders"]["idempotency-key"] = json!(["order-8"]);
+            two_names["headers"]["idempotency-key"] = "order-8".into();
+            events.push(("a name as the client spells it", one_name, "400 KeyInvalid"));
+            events.push(("two spellings of the name", two_names, "400 KeyInvalid"));
+        }
+        check(&function, events).await;
+        assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
     }
-}
-
-/// The spelling of a header's name is the client's, and a REST API hands it on.
-#[tokio::test]
-async fn two_keys_are_refused_however_the_header_is_spelled() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let [function, _] = functions(store.over(&link).http("pay"), &runs, paid);
-    let mut one_name = Kind::Rest.example();
-    one_name["multiValueHeaders"]["Idempotency-Key"] = json!(["order-6", "order-7"]);
-    let mut two_names = Kind::Rest.example();
-    two_names["multiValueHeaders"]["idempotency-key"] = json!(["order-8"]);
-    two_names["headers"]["idempotency-key"] = "order-8".into();
-    for event in [one_name, two_names] {
-        problem(&event::response(&function.invoke(&event).await), 400, "KeyInvalid");
-    }
-    assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
 }
 
 #[tokio::test]
@@ -272,40 +281,6 @@ async fn all_values_of_a_header_reach_the_handler() {
     }
 }
 
-/// Events bring a path decoded, and a URI ends where an encoded `#` was.
-#[tokio::test]
-async fn what_the_uri_does_not_show_of_the_path_counts_too() {
-    for kind in Kind::ALL {
-        let (store, runs) = (Store::open().await, Runs::default());
-        let [function, _] = functions(store.idempotency().http("pay"), &runs, paid);
-        let to = |path: &str| {
-            let mut event = kind.example();
-            let name = if event["rawPath"].is_string() { "rawPath" } else { "path" };
-            event[name] = path.into();
-            event
-        };
-        function.invoke(&to("/orders/a#1")).await;
-        let repeat = event::response(&function.invoke(&to("/orders/a#1")).await);
-        assert!(is_replay(&repeat), "{kind:?}");
-        let other = event::response(&function.invoke(&to("/orders/a#2")).await);
-        problem(&other, 422, "Mismatch");
-    }
-}
-
-#[tokio::test]
-async fn a_get_passes_through_on_each_kind() {
-    for kind in Kind::ALL {
-        let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-        let functions = functions(store.over(&link).http("pay"), &runs, paid);
-        for function in &functions {
-            let get: Request<Bytes> = by("GET", post("k", ""));
-            let answer = event::response(&function.invoke(&kind.event(&get)).await);
-            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (201, false), "{kind:?}");
-        }
-        assert_eq!((runs.count(), link.wire.requests().len()), (2, 0));
-    }
-}
-
 #[tokio::test]
 async fn a_websocket_message_passes_through() {
     let event = serde_json::from_str(include_str!("events/websocket.json")).unwrap();
@@ -314,18 +289,4 @@ async fn a_websocket_message_passes_through() {
         assert_eq!(function.invoke(&event).await["statusCode"], 201);
     }
     assert_eq!((runs.count(), link.wire.requests().len()), (2, 0));
-}
-
-/// A problem is text, so that no integration encodes it.
-#[tokio::test]
-async fn a_problem_is_text_in_each_kinds_answer() {
-    for kind in Kind::ALL {
-        let (store, runs) = (Store::open().await, Runs::default());
-        let [function, _] = functions(store.idempotency().http("pay"), &runs, paid);
-        let mut request = post("k", "{}");
-        request.headers_mut().remove("idempotency-key");
-        let answer = function.invoke(&kind.event(&request)).await;
-        assert_eq!(answer["isBase64Encoded"], false, "{kind:?}");
-        problem(&event::response(&answer), 400, "KeyMissing");
-    }
 }

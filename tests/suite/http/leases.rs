@@ -17,69 +17,71 @@ use tower::{Layer, ServiceExt};
 
 use super::event::{self, Kind};
 use super::function::{Function, context_of, context_until};
-use super::message::{is_replay, post, problem, values};
-use super::site::{everywhere, paid};
+use super::message::{post, problem, values};
+use super::site::{Place, everywhere, paid};
 use crate::support::{Gate, Link, Runs, Store, made_up_time, raw};
-
-/// A function that returns the end of its lease in epoch milliseconds, read from its own record.
-fn lease_reader(store: &Arc<Store>, http: Http) -> Function {
-    let store = Arc::clone(store);
-    Function::new(
-        http.wrap(service_fn(move |_: lambda_http::Request| {
-            let store = Arc::clone(&store);
-            async move { Ok::<_, Infallible>(lease_in(&store, "pay#order-7").await.to_string()) }
-        }))
-        .unwrap(),
-    )
-}
 
 async fn lease_in(store: &Store, pk: &str) -> i64 {
     raw::number(&store.record(pk).await, "lease_expires_at")
 }
 
-/// Asserts that an invocation of so many seconds has a lease that ends with it, and frees the key.
-async fn assert_lease_of(function: &Function, store: &Store, seconds: u64) {
-    let context = context_of(seconds);
-    let deadline = i64::try_from(context.deadline).unwrap();
-    let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
-    let lease = answer["body"].as_str().and_then(|body| body.parse().ok());
-    assert_near(lease.expect("a number"), deadline + 2_000);
-    store.delete("pay#order-7").await;
-}
-
 /// Up to what is known of the store's clock: a `Date` has whole seconds.
 #[track_caller]
-fn assert_near(millis: i64, expected: i64) {
-    assert!((millis - expected).abs() <= 3_000, "{millis} is not near {expected}");
+fn assert_near(name: &str, lease: i64, seconds: i64) {
+    let expected = raw::now() + seconds * 1000;
+    assert!((lease - expected).abs() <= 3_000, "{name}: {lease} is not near {expected}");
 }
 
+/// Functions that return the end of their lease, read from their own record: one that is wrapped, and one
+/// with a layer on its route.
+fn lease_readers(store: &Arc<Store>, http: &Http) -> [Function; 2] {
+    let lease = {
+        let store = Arc::clone(store);
+        move || {
+            let store = Arc::clone(&store);
+            async move { lease_in(&store, "pay#order-7").await.to_string() }
+        }
+    };
+    let route = on_post(lease.clone()).route_layer(http.clone().layer().unwrap());
+    let wrapped = service_fn(move |_: lambda_http::Request| {
+        let lease = lease();
+        async { Ok::<_, Infallible>(lease.await) }
+    });
+    [
+        Function::new(http.clone().wrap(wrapped).unwrap()),
+        Function::under_lambda_http(Router::new().route("/payments", route)),
+    ]
+}
+
+/// Each function is warm: it is invoked several times, each time with another deadline. A context made by
+/// hand has a deadline of 0, and `cargo lambda watch` sends 600,000; then the lease is the one of a call
+/// without a deadline.
 #[tokio::test]
 async fn the_lease_ends_two_seconds_after_the_invocation() {
-    for seconds in [20, 900] {
-        let store = Arc::new(Store::open().await);
-        let function = lease_reader(&store, store.idempotency().http("pay"));
-        assert_lease_of(&function, &store, seconds).await;
-    }
-}
-
-/// A warm function is invoked several times, each time with another deadline.
-#[tokio::test]
-async fn each_invocation_of_a_warm_function_has_its_own_lease() {
-    let store = Arc::new(Store::open().await);
-    let function = lease_reader(&store, store.idempotency().http("pay"));
-    for seconds in [20, 300, 60] {
-        assert_lease_of(&function, &store, seconds).await;
-    }
-}
-
-#[tokio::test]
-async fn a_fixed_lease_does_not_depend_on_the_invocation() {
+    let in_1970 = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
     let store = Arc::new(Store::open().await);
     let fixed = Lease::Fixed(Duration::from_secs(3600));
-    let http = store.idempotency().http("pay").policy(|policy| policy.lease(fixed));
-    let answer = lease_reader(&store, http).invoke(&Kind::Rest.example()).await;
-    let lease: i64 = answer["body"].as_str().unwrap().parse().unwrap();
-    assert_near(lease, raw::now() + 3_600_000);
+    let http = || store.idempotency().http("pay");
+    for (function, fixed) in lease_readers(&store, &http())
+        .into_iter()
+        .zip(lease_readers(&store, &http().policy(|policy| policy.lease(fixed))))
+    {
+        let an_hour_ago = made_up_time::now() - Duration::from_secs(3_700);
+        for (name, function, context, seconds) in [
+            ("20 s", &function, context_of(20), 22),
+            ("15 minutes", &function, context_of(900), 902),
+            ("a minute", &function, context_of(60), 62),
+            ("over for more than an hour", &function, context_until(an_hour_ago), 30),
+            ("0", &function, context_until(in_1970(0)), 30),
+            ("600,000", &function, context_until(in_1970(600_000)), 30),
+            ("a fixed lease", &fixed, context_of(30), 3600),
+        ] {
+            let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
+            let lease = answer["body"].as_str().and_then(|body| body.parse().ok());
+            assert_near(name, lease.expect("a number"), seconds);
+            store.delete("pay#order-7").await;
+        }
+    }
 }
 
 #[tokio::test]
@@ -104,87 +106,28 @@ async fn an_invocation_whose_time_is_over_runs_nothing() {
     assert_eq!((answer.status().as_u16(), runs.count()), (200, 1));
 }
 
-/// A context made by hand has a deadline of 0, and `cargo lambda watch` sends 600,000. The lease is the
-/// one of a call without a deadline.
-#[tokio::test]
-async fn an_impossible_deadline_counts_as_none() {
-    let an_hour_ago = made_up_time::now() - Duration::from_secs(3_700);
-    let in_1970 = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
-    for impossible in [an_hour_ago, in_1970(0), in_1970(600_000)] {
-        let store = Arc::new(Store::open().await);
-        let function = lease_reader(&store, store.idempotency().http("pay"));
-        let context = context_until(impossible);
-        let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
-        let lease: i64 =
-            answer["body"].as_str().and_then(|body| body.parse().ok()).expect("a number");
-        assert_near(lease, raw::now() + 30_000);
-    }
-}
-
-#[tokio::test]
-async fn a_layer_on_a_route_under_lambda_has_the_invocations_lease() {
-    let store = Arc::new(Store::open().await);
-    let looked_at = Arc::clone(&store);
-    let route = on_post(move || {
-        let store = Arc::clone(&looked_at);
-        async move { lease_in(&store, "pay#order-7").await.to_string() }
-    });
-    let layer = store.idempotency().http("pay").layer().unwrap();
-    let router = Router::new().route("/payments", route.route_layer(layer));
-    assert_lease_of(&Function::under_lambda_http(router), &store, 120).await;
-}
-
 /// Without an invocation there is no deadline: half a minute, renewed.
 #[tokio::test]
 async fn a_server_has_a_lease_that_is_renewed() {
-    for site in everywhere().await {
-        if site.place != super::site::Place::Server {
-            continue;
+    let site = everywhere().await.find(|site| site.place == Place::Server).unwrap();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let handler = move |request: http::Request<bytes::Bytes>| {
+        let held = held.clone();
+        async move {
+            let execution = request.extensions().get::<Execution>().unwrap().clone();
+            assert!(execution.lease_remaining() > Duration::from_secs(20));
+            held.pass().await;
+            paid(1)
         }
-        let gate = Gate::default();
-        let held = gate.clone();
-        let handler = move |request: http::Request<bytes::Bytes>| {
-            let held = held.clone();
-            async move {
-                let execution = request.extensions().get::<Execution>().unwrap().clone();
-                assert!(execution.lease_remaining() > Duration::from_secs(20));
-                held.pass().await;
-                paid(1)
-            }
-        };
-        let api = site.serve(site.http(), handler).await;
-        let (first, ()) = tokio::join!(api.send(post("k", "{}")), async {
-            gate.reached().await;
-            let lease = raw::number(&site.item("k").await.unwrap(), "lease_expires_at");
-            assert_near(lease, raw::now() + 30_000);
-            gate.open();
-        });
-        assert_eq!(first.status(), 201);
-        assert!(is_replay(&api.send(post("k", "{}")).await));
-    }
-}
-
-/// By a machine that was frozen half-way.
-#[tokio::test]
-async fn a_handler_whose_lease_expires_is_stopped_and_its_client_gets_an_error() {
-    for site in everywhere().await {
-        let (link, after) = (site.link.clone(), Runs::default());
-        let counted = after.clone();
-        let handler = move |_: http::Request<bytes::Bytes>| {
-            let (link, after) = (link.clone(), counted.clone());
-            async move {
-                link.freeze(3_600);
-                tokio::task::yield_now().await;
-                paid(after.add())
-            }
-        };
-        let api = site.serve(site.http(), handler).await;
-        let answer = api.send(post("k", "{}")).await;
-        problem(&answer, 503, "LeaseExpired");
-        assert_eq!(values(answer.headers(), "retry-after"), ["1"]);
-        assert_eq!(after.count(), 0);
-        assert_eq!(site.status("k").await.as_deref(), Some("PENDING"));
-    }
+    };
+    let api = site.serve(site.http(), handler).await;
+    tokio::join!(api.send(post("k", "{}")), async {
+        gate.reached().await;
+        assert_near("a server", lease_in(&site.store, &site.pk("k")).await, 30);
+        gate.open();
+    });
+    api.check([("repeat", post("k", "{}"), "201 replay")]).await;
 }
 
 /// The handler has returned, and its body is still being made.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::event::{self, Kind};
 use super::function::{Function, context_of};
-use super::message::{is_replay, post, problem, with};
+use super::message::{and, outcome, post, with};
 use super::site::{Place, everywhere};
 use crate::support::{Link, Runs, Store};
 
@@ -47,15 +47,11 @@ async fn tenants_do_not_share_a_key() {
     for site in everywhere().await {
         let api = site.paying(site.http().optional_tenant(tenant::header("x-tenant"))).await;
         for (tenant, key) in pairs {
-            let answer = api.send(of(tenant, key)).await;
-            assert_eq!(answer.status(), 201, "{tenant} {key}");
-            assert!(!is_replay(&answer), "{tenant} {key}");
+            api.check([(tenant, of(tenant, key), "201")]).await;
         }
-        let runs = site.runs.count();
         for (tenant, key) in pairs {
-            assert!(is_replay(&api.send(of(tenant, key)).await), "{tenant} {key}");
+            api.check([(tenant, of(tenant, key), "201 replay")]).await;
         }
-        assert_eq!(site.runs.count(), runs);
         let pk = format!("{}/%t/acme%23k#k", site.scope());
         assert!(site.store.item(&pk).await.is_some());
     }
@@ -76,9 +72,7 @@ async fn a_tenant_does_not_meet_a_namespace_of_its_name() {
             idempotency.http(scope().segment("%t/v2")),
         ];
         for http in https {
-            let api = site.paying(http).await;
-            assert!(!is_replay(&api.send(of("v2", "k")).await));
-            assert!(is_replay(&api.send(of("v2", "k")).await));
+            site.paying(http).await.replayed(of("v2", "k")).await;
         }
         assert_eq!(site.runs.count(), 6);
     }
@@ -91,32 +85,10 @@ async fn a_tenant_without_a_name_is_refused_even_where_none_is_needed() {
         let empty = |_: &http::request::Parts| Tenant::Known(String::new());
         for http in [site.http().tenant(empty), site.http().optional_tenant(empty)] {
             let api = site.paying(http).await;
-            problem(&api.send(post("k", "{}")).await, 400, "TenantInvalid");
+            api.check([("an empty name", post("k", "{}"), "400 TenantInvalid")]).await;
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
     }
-    let cases = [
-        ("JWT", authorized(Kind::HttpApi, json!({"jwt": {"claims": {"org": ""}}}))),
-        ("Cognito", authorized(Kind::Rest, json!({"claims": {"org": ""}}))),
-        ("Lambda on REST", authorized(Kind::Rest, json!({"org": ""}))),
-        ("Lambda on HTTP", authorized(Kind::HttpApi, json!({"lambda": {"org": ""}}))),
-        // The text of such a number depends on the features of `serde_json`.
-        ("a fraction", authorized(Kind::Rest, json!({"org": 1.5}))),
-    ];
-    let (store, runs) = (Store::open().await, Runs::default());
-    let http = store.idempotency().http("pay");
-    let function = paying(http.tenant(lambda::tenant::authorizer_claim("org")), &runs);
-    for (name, event) in cases {
-        println!("{name}");
-        problem(&event::response(&function.invoke(&event).await), 400, "TenantInvalid");
-    }
-    let function =
-        paying(store.idempotency().http("pay").tenant(lambda::tenant::tenant_id()), &runs);
-    let mut context = context_of(30);
-    context.tenant_id = Some(String::new());
-    let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
-    problem(&event::response(&answer), 400, "TenantInvalid");
-    assert_eq!(runs.count(), 0);
 }
 
 /// Once for each operation of a process.
@@ -165,16 +137,15 @@ async fn a_request_without_a_tenant_is_refused_unless_it_may_share_the_plain_sco
     for site in everywhere().await {
         let header = tenant::header("x-tenant");
         let api = site.paying(site.http().optional_tenant(header)).await;
-        api.send(post("k", "{}")).await;
-        assert!(is_replay(&api.send(post("k", "{}")).await));
+        api.replayed(post("k", "{}")).await;
         assert_eq!(site.status("k").await.as_deref(), Some("COMPLETED"));
-        assert!(!is_replay(&api.send(of("acme", "k")).await));
+        api.check([("a tenant", of("acme", "k"), "201")]).await;
 
         let strict = site.paying(site.http().tenant(tenant::header("x-tenant"))).await;
         site.link.wire.forget();
-        problem(&strict.send(post("k", "{}")).await, 400, "TenantMissing");
+        strict.check([("no tenant", post("k", "{}"), "400 TenantMissing")]).await;
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (2, 0));
-        assert!(is_replay(&strict.send(of("acme", "k")).await));
+        strict.check([("a tenant", of("acme", "k"), "201 replay")]).await;
     }
 }
 
@@ -186,16 +157,12 @@ async fn a_repeated_tenant_is_refused_even_where_none_is_needed() {
             // An HTTP API joins the two values, which makes another tenant.
             continue;
         }
-        let name = |tenant: &str| with(post("k", "{}"), "x-tenant", tenant);
-        let mut twice = name("acme");
-        twice.headers_mut().append("x-tenant", "umbrella".parse().unwrap());
         for http in [
-            site.http().tenant(tenant::header("x-tenant")),
             site.http().tenant(tenant::header_sha256("x-tenant")),
             site.http().optional_tenant(tenant::header("x-tenant")),
         ] {
-            let api = site.paying(http).await;
-            problem(&api.send(twice.clone()).await, 400, "TenantInvalid");
+            let twice = and(of("acme", "k"), "x-tenant", "umbrella");
+            site.paying(http).await.check([("two", twice, "400 TenantInvalid")]).await;
         }
         assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
     }
@@ -206,33 +173,13 @@ async fn a_secret_that_tells_the_tenant_is_not_in_the_table() {
     const SECRET: &str = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
     for site in everywhere().await {
         let api = site.paying(site.http().tenant(tenant::header_sha256("x-api-key"))).await;
-        api.send(with(post("k", "{}"), "x-api-key", SECRET)).await;
-        let repeat = api.send(with(post("k", "{}"), "x-api-key", SECRET)).await;
-        let other = api.send(with(post("k", "{}"), "x-api-key", "another")).await;
-        assert_eq!((is_replay(&repeat), is_replay(&other)), (true, false));
+        api.replayed(with(post("k", "{}"), "x-api-key", SECRET)).await;
+        let other = with(post("k", "{}"), "x-api-key", "another");
+        api.check([("another tenant", other, "201")]).await;
         let scan = site.store.raw.scan().table_name(site.store.table()).send().await.unwrap();
         assert!(scan.count() >= 2);
         assert!(!format!("{:?}", scan.items()).contains(SECRET));
     }
-}
-
-#[tokio::test]
-async fn utf8_tenants_do_not_meet() {
-    let (store, runs) = (Store::open().await, Runs::default());
-    let function =
-        paying(store.idempotency().http("pay").tenant(lambda::tenant::tenant_id()), &runs);
-    // Composed, decomposed, another script's look-alike, and four bytes.
-    let tenants =
-        ["caf\u{e9}", "cafe\u{301}", "c\u{430}f\u{e9}", "cafe", "\u{1f980}", "\u{1f980}#"];
-    for round in 0..2 {
-        for tenant in tenants {
-            let mut context = context_of(30);
-            context.tenant_id = Some(tenant.to_owned());
-            let answer = function.invoke_in(&Kind::HttpApi.example(), context).await.unwrap();
-            assert_eq!(is_replay(&event::response(&answer)), round == 1, "{tenant}");
-        }
-    }
-    assert!(store.item("pay/%t/\u{1f980}%23#order-7").await.is_some());
 }
 
 fn paying(http: Http, runs: &Runs) -> Function {
@@ -264,74 +211,78 @@ fn authorized(kind: Kind, authorizer: Value) -> Value {
 
 #[tokio::test]
 async fn each_authorizers_claims_are_found() {
-    let claims = json!({
-        "jwt": {"claims": {"sub": "u-1", "org": "acme#1"}, "scopes": ["pay"]}
-    });
+    let jwt = json!({"jwt": {"claims": {"sub": "u-1", "org": "acme#1"}, "scopes": ["pay"]}});
     let cognito = json!({"claims": {"sub": "u-1", "org": "acme#1", "email": "a@example.com"}});
     let lambda_on_rest = json!({"principalId": "u-1", "org": "acme#1", "integrationLatency": 7});
-    let lambda_on_http = json!({"lambda": {"org": "acme#1"}});
-    let cases = [
-        ("JWT on an HTTP API", authorized(Kind::HttpApi, claims)),
-        ("Cognito on a REST API", authorized(Kind::Rest, cognito)),
-        ("Lambda on a REST API", authorized(Kind::Rest, lambda_on_rest)),
-        ("Lambda on an HTTP API", authorized(Kind::HttpApi, lambda_on_http)),
-    ];
-    for (name, event) in cases {
-        println!("{name}");
+    let on_http = |claim: Value| authorized(Kind::HttpApi, json!({"lambda": {"org": claim}}));
+    for (name, event, segment) in [
+        ("JWT on an HTTP API", authorized(Kind::HttpApi, jwt), "acme%231"),
+        ("Cognito on a REST API", authorized(Kind::Rest, cognito), "acme%231"),
+        ("Lambda on a REST API", authorized(Kind::Rest, lambda_on_rest), "acme%231"),
+        ("Lambda on an HTTP API", on_http(json!("acme#1")), "acme%231"),
+        // What is no text counts by its JSON text.
+        ("a number", on_http(json!(7)), "7"),
+        ("a boolean", on_http(json!(true)), "true"),
+        ("digits", on_http(json!("7")), "7"),
+    ] {
         let http = |store: &Store| {
             let http = store.idempotency().http("pay");
             http.tenant(lambda::tenant::authorizer_claim("org"))
         };
-        assert_eq!(pk_of(http, &event).await, "pay/%t/acme%231#order-7", "{name}");
-    }
-}
-
-#[tokio::test]
-async fn a_claim_that_is_no_text_counts_by_its_json_text() {
-    for (claim, segment) in [(json!(7), "7"), (json!(true), "true"), (json!("7"), "7")] {
-        let event = authorized(Kind::HttpApi, json!({"lambda": {"org": claim}}));
-        let http = |store: &Store| {
-            store.idempotency().http("pay").tenant(lambda::tenant::authorizer_claim("org"))
-        };
-        assert_eq!(pk_of(http, &event).await, format!("pay/%t/{segment}#order-7"));
+        assert_eq!(pk_of(http, &event).await, format!("pay/%t/{segment}#order-7"), "{name}");
     }
 }
 
 #[tokio::test]
 async fn who_has_no_claim_is_no_tenant() {
-    let cases = [
-        ("no authorizer", Kind::HttpApi.example()),
-        ("no authorizer, REST", Kind::Rest.example()),
-        ("no such service", Kind::Alb.example()),
-        ("another claim", authorized(Kind::HttpApi, json!({"jwt": {"claims": {"sub": "u"}}}))),
-        ("another claim, REST", authorized(Kind::Rest, json!({"claims": {"sub": "u"}}))),
-        ("null", authorized(Kind::HttpApi, json!({"lambda": {"org": null}}))),
-        ("a list", authorized(Kind::HttpApi, json!({"lambda": {"org": ["acme", "bolt"]}}))),
-        ("an object", authorized(Kind::Rest, json!({"org": {"id": "acme"}}))),
-    ];
+    let on_http = |authorizer| authorized(Kind::HttpApi, authorizer);
+    let on_rest = |authorizer| authorized(Kind::Rest, authorizer);
     let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
     let http = store.over(&link).http("pay");
     let function = paying(http.tenant(lambda::tenant::authorizer_claim("org")), &runs);
-    for (name, event) in cases {
-        println!("{name}");
+    for (name, event, expected) in [
+        ("no authorizer", Kind::HttpApi.example(), "400 TenantMissing"),
+        ("no authorizer, REST", Kind::Rest.example(), "400 TenantMissing"),
+        ("no such service", Kind::Alb.example(), "400 TenantMissing"),
+        ("another claim", on_http(json!({"jwt": {"claims": {"sub": "u"}}})), "400 TenantMissing"),
+        ("another claim, REST", on_rest(json!({"claims": {"sub": "u"}})), "400 TenantMissing"),
+        ("null", on_http(json!({"lambda": {"org": null}})), "400 TenantMissing"),
+        ("a list", on_http(json!({"lambda": {"org": ["acme", "bolt"]}})), "400 TenantMissing"),
+        ("an object", on_rest(json!({"org": {"id": "acme"}})), "400 TenantMissing"),
+        // All whose name is empty would be one tenant.
+        ("empty, JWT", on_http(json!({"jwt": {"claims": {"org": ""}}})), "400 TenantInvalid"),
+        ("empty, Cognito", on_rest(json!({"claims": {"org": ""}})), "400 TenantInvalid"),
+        ("empty, Lambda on REST", on_rest(json!({"org": ""})), "400 TenantInvalid"),
+        ("empty, Lambda on HTTP", on_http(json!({"lambda": {"org": ""}})), "400 TenantInvalid"),
+        // The text of such a number depends on the features of `serde_json`.
+        ("a fraction", on_rest(json!({"org": 1.5})), "400 TenantInvalid"),
+    ] {
         let answer = event::response(&function.invoke(&event).await);
-        problem(&answer, 400, "TenantMissing");
+        assert_eq!(outcome(&answer), expected, "{name}");
     }
     assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
 }
 
 #[tokio::test]
 async fn lambdas_own_tenant_is_the_invocations() {
-    let (store, link, runs) = (Store::open().await, Link::default(), Runs::default());
-    let http = store.over(&link).http("pay");
-    let function = paying(http.tenant(lambda::tenant::tenant_id()), &runs);
-    let missing = event::response(&function.invoke(&Kind::Rest.example()).await);
-    problem(&missing, 400, "TenantMissing");
-    for (tenant, replayed) in [("blue", false), ("green", false), ("blue", true), ("green", true)] {
+    let (store, runs) = (Store::open().await, Runs::default());
+    let function =
+        paying(store.idempotency().http("pay").tenant(lambda::tenant::tenant_id()), &runs);
+    let invoke = async |tenant: Option<&str>| {
         let mut context = context_of(30);
-        context.tenant_id = Some(tenant.to_owned());
+        context.tenant_id = tenant.map(str::to_owned);
         let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
-        assert_eq!(is_replay(&event::response(&answer)), replayed, "{tenant}");
+        outcome(&event::response(&answer))
+    };
+    assert_eq!(invoke(None).await, "400 TenantMissing");
+    assert_eq!(invoke(Some("")).await, "400 TenantInvalid");
+    // Composed, decomposed, another script's look-alike, and four bytes.
+    let tenants =
+        ["blue", "caf\u{e9}", "cafe\u{301}", "c\u{430}f\u{e9}", "cafe", "\u{1f980}", "\u{1f980}#"];
+    for (tenant, expected) in
+        ["200", "200 replay"].iter().flat_map(|outcome| tenants.map(|tenant| (tenant, *outcome)))
+    {
+        assert_eq!(invoke(Some(tenant)).await, expected, "{tenant}");
     }
-    assert!(store.item("pay/%t/blue#order-7").await.is_some());
+    assert!(store.item("pay/%t/\u{1f980}%23#order-7").await.is_some());
 }
