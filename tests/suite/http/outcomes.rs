@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use dynamodb_idempotency::http::Http;
 use dynamodb_idempotency::policy::{Failure, Outage, Takeover, Unconfirmed};
-use dynamodb_idempotency::{Execution, Policy, Reconciled};
+use dynamodb_idempotency::{ErrorKind, Execution, Policy, Reconciled};
 use http::{Request, Response};
 
 use super::message::{is_replay, post, problem, values, with};
 use super::site::{Api, Site, everywhere};
+use crate::support::effects::count;
 use crate::support::raw::{self, Item};
-use crate::support::{Act, Link, Runs};
+use crate::support::{Act, Link, Runs, commit_kind};
 
 const STORED: [u16; 14] = [200, 201, 202, 204, 301, 302, 307, 402, 404, 410, 418, 423, 424, 451];
 /// The handler rejected the request before it executed anything.
@@ -28,6 +30,8 @@ type Calls<'a> = &'a [(&'a str, &'a str)];
 /// - `panic`: it panics;
 /// - `nothing`: it says that it executed nothing;
 /// - `lost`, `overtaken`: another owner takes its record over, and runs or completes it;
+/// - `commits`: it commits its answer then, which must not be written;
+/// - `frozen`: its machine stops for an hour;
 /// - `other`: the request has another body;
 /// - `down`, `5xx`, `throttled`: the store executes nothing;
 /// - `unconfirmed`: the store does not get the completion;
@@ -44,6 +48,17 @@ async fn handle(site: Site, pk: String, request: Request<Bytes>) -> Response<Byt
         let theirs = raw::with(site.store.record(&pk).await, "owner", raw::s(raw::OTHER_OWNER));
         site.store.put(if says("lost") { theirs } else { completed(theirs) }).await;
     }
+    if says("frozen") {
+        site.link.freeze(3_600);
+        tokio::task::yield_now().await;
+        panic!("it goes on after its lease");
+    }
+    if says("commits") {
+        let row = [count(site.store.table(), "effect")];
+        let lost = execution.commit_response(&Response::new(Bytes::new()), row).await;
+        assert_eq!(commit_kind(&lost), ErrorKind::LeaseLost);
+        assert_eq!(site.store.counted("effect").await, 0);
+    }
     let status = request.headers()["x-then"].to_str().ok().and_then(|then| then.get(..3));
     let response = Response::builder().status(status.expect("a status")).header("x-run", run);
     let has_body = !says("204") && !says("304");
@@ -58,7 +73,12 @@ fn completed(mut record: Item) -> Item {
             record.insert(name, value);
         }
     }
-    raw::with(record, "response", super::commit::http_answer("theirs"))
+    let answer = AttributeValue::M(std::collections::HashMap::from([
+        ("status".to_owned(), raw::n(201)),
+        ("headers".to_owned(), AttributeValue::L(Vec::new())),
+        ("body".to_owned(), raw::s("theirs")),
+    ]));
+    raw::with(record, "response", answer)
 }
 
 fn has(words: &str, word: &str) -> bool {
@@ -238,6 +258,12 @@ outcomes! {
          "201 other" => "422 Mismatch PENDING", "201 expired" => "201 run 2 COMPLETED", "201" => "201 run 2 replayed COMPLETED"];
     an_owner_that_was_taken_over_gets_the_answer_that_counts: |http| http,
         ["201 overtaken" => "201 theirs replayed COMPLETED", "201" => "201 theirs replayed COMPLETED"];
+    an_owner_that_lost_its_lease_commits_nothing: |http| http,
+        ["201 lost commits" => "409 LeaseLost retry:1 PENDING"];
+    an_owner_that_was_taken_over_commits_nothing_and_gets_the_answer_that_counts: |http| http,
+        ["201 overtaken commits" => "201 theirs replayed COMPLETED"];
+    a_handler_whose_lease_expires_is_stopped: |http| http,
+        ["201 frozen" => "503 LeaseExpired retry:1 PENDING"];
     an_abandoned_request_is_not_run_again_where_that_is_forbidden: by(|policy| policy.takeover(Takeover::Reject)),
         ["201 lost" => "409 LeaseLost retry:1 PENDING", "201 expired" => "409 Abandoned PENDING"];
     a_response_that_a_hook_found_is_sent_stored_and_replayed: judging(|| Ok(Reconciled::Completed(found(201)))),

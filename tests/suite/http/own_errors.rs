@@ -3,13 +3,13 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use dynamodb_idempotency::lambda::LambdaResponse;
 use dynamodb_idempotency::{Idempotency, RunError, Transaction};
 use http::Response;
-use http_body_util::BodyExt;
 use lambda_http::{Body, Error, Request, service_fn};
 use tower::ServiceExt;
 
-use super::message::{by, post, problem};
+use super::message::{by, post, problem, whole};
 use crate::support::{Charging, caller, raw};
 
 /// A handler's own error, with the crate's as its cause.
@@ -77,9 +77,9 @@ async fn an_error_of_the_crate_is_answered_whatever_it_is_boxed_in() {
         });
         let http = || idempotency.http("pay");
         let wrapped = http().wrap(plain.clone()).unwrap().oneshot(sent("a")).await;
-        let wrapped = wrapped.map(dynamodb_idempotency::lambda::LambdaResponse::into_inner);
+        let wrapped = wrapped.map(LambdaResponse::into_inner);
         let transacted = http().wrap_transaction(transaction).unwrap().oneshot(sent("b")).await;
-        let transacted = transacted.map(dynamodb_idempotency::lambda::LambdaResponse::into_inner);
+        let transacted = transacted.map(LambdaResponse::into_inner);
         let streamed = http().wrap_streaming(plain).unwrap().oneshot(sent("c")).await;
         if way == "own" {
             for error in [wrapped.err(), transacted.err(), streamed.err()] {
@@ -87,16 +87,11 @@ async fn an_error_of_the_crate_is_answered_whatever_it_is_boxed_in() {
             }
             continue;
         }
-        let mut responses = Vec::new();
-        for (head, body) in [wrapped.unwrap().into_parts(), transacted.unwrap().into_parts()] {
-            responses.push(Response::from_parts(head, body.collect().await.unwrap().to_bytes()));
-        }
-        let (head, body) = streamed.unwrap().into_parts();
-        let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
-            panic!("the body failed")
-        };
-        responses.push(Response::from_parts(head, body));
-        for response in responses {
+        for response in [
+            whole(wrapped.unwrap()).await,
+            whole(transacted.unwrap()).await,
+            whole(streamed.unwrap()).await,
+        ] {
             println!("{way}, {request}");
             problem(&response, 409, "InProgress");
             assert!(response.headers().contains_key("retry-after"));

@@ -14,12 +14,13 @@ use dynamodb_idempotency::{Abandoned, Execution, Fingerprint, Reconciled, Transa
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use lambda_http::{Body, IntoResponse, service_fn};
-use tower::{Layer, ServiceExt};
+use tower::Layer;
 
 use super::event::{Kind, response};
+use super::failures::serving;
 use super::function::Function;
-use super::message::{is_replay, post, problem};
-use super::site::everywhere;
+use super::message::{is_replay, post, problem, through};
+use super::site::{Place, everywhere};
 use crate::support::effects::{count, debit};
 use crate::support::panicking::{ErrorPanicsWhenDropped, PanickingError, PanicsWhenDropped};
 use crate::support::{Link, Runs, Store, raw};
@@ -91,22 +92,26 @@ impl http_body::Body for Broken {
 
 #[tokio::test]
 async fn a_body_that_panics_completes_its_request() {
-    for broken in [Broken::Panics, Broken::ErrorTextPanics, Broken::ErrorPanicsWhenDropped] {
-        let (store, runs) = (Store::open().await, Runs::default());
+    for (place, broken) in [
+        (Place::Server, Broken::Panics),
+        (Place::Server, Broken::ErrorTextPanics),
+        (Place::Server, Broken::ErrorPanicsWhenDropped),
+        // `lambda_http` panics at an error. The process would abort if the error's destructor panicked too.
+        (Place::Router, Broken::Panics),
+        (Place::Router, Broken::ErrorTextPanics),
+    ] {
+        let (store, runs) = (Store::open_in_real_time().await, Runs::default());
         let ran = runs.clone();
-        let handler = move || {
+        let handler = on_post(move || {
             ran.add();
             async move { Response::new(axum::body::Body::new(broken)) }
-        };
-        let layer = store.idempotency().http("payments").layer().unwrap();
-        let router = Router::new().route("/payments", on_post(handler).route_layer(layer));
-        let send = async || {
-            let request = post("k", "{}").map(axum::body::Body::from);
-            let (head, body) = router.clone().oneshot(request).await.unwrap().into_parts();
-            Response::from_parts(head, axum::body::to_bytes(body, usize::MAX).await.unwrap())
-        };
-        problem(&send().await, 500, "BodyBroken");
-        problem(&send().await, 500, "AnswerUnavailable");
+        });
+        let api = serving(place, store.idempotency().http("payments"), handler).await;
+        api.check([
+            ("first", post("k", "{}"), "500 BodyBroken"),
+            ("repeat", post("k", "{}"), "500 AnswerUnavailable"),
+        ])
+        .await;
         assert_eq!(runs.count(), 1);
     }
 }
@@ -146,9 +151,7 @@ async fn what_a_service_answered_is_stored_though_its_destructor_panics() {
     let service = PanicsOnceAnswered { runs: Runs::default(), has_answered: false };
     let layered = store.idempotency().http("payments").layer().unwrap().layer(service);
     for is_repeat in [false, true] {
-        let request = post("k", "{}").map(axum::body::Body::from);
-        let answer = layered.clone().oneshot(request).await.unwrap();
-        let answer = answer.map(|_| Bytes::new());
+        let answer = through(&layered, post("k", "{}")).await;
         assert_eq!((answer.status(), is_replay(&answer)), (StatusCode::OK, is_repeat));
     }
 }
@@ -192,15 +195,21 @@ async fn the_status_of_an_answer_whose_conversion_panics_decides() {
 
 #[tokio::test]
 async fn a_function_that_panics_at_an_answer_completes_its_request() {
-    let changes: [fn(Http) -> Http; 2] = [
-        |http| http.store_if(|_| panic!("user code")),
-        |http| http.on_store(|_| panic!("user code")),
+    type Change = fn(Http) -> Http;
+    let changes: [(Change, &str); 2] = [
+        (|http| http.store_if(|_| panic!("user code")), "Http::store_if panicked"),
+        (|http| http.on_store(|_| panic!("user code")), "Http::on_store panicked"),
     ];
-    for change in changes {
+    for (change, reason) in changes {
         for site in everywhere().await {
             let api = site.paying(change(site.http())).await;
-            assert_eq!(api.send(post("k", "{}")).await.status(), 201);
-            problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+            api.check([
+                ("first", post("k", "{}"), "201"),
+                ("repeat", post("k", "{}"), "500 AnswerUnavailable"),
+            ])
+            .await;
+            let record = site.item("k").await.unwrap();
+            assert_eq!(record["response"], raw::answer("unavailable", reason));
             assert_eq!(site.runs.count(), 1);
         }
     }
@@ -210,13 +219,12 @@ async fn a_function_that_panics_at_an_answer_completes_its_request() {
 async fn a_replay_whose_change_panics_is_an_error_and_stays_stored() {
     for site in everywhere().await {
         let fine = site.paying(site.http()).await;
-        let first = fine.send(post("k", "{}")).await;
+        fine.check([("first", post("k", "{}"), "201")]).await;
         let stored = site.item("k").await;
         let api = site.paying(site.http().on_replay(|_| panic!("user code"))).await;
-        problem(&api.send(post("k", "{}")).await, 500, "AnswerUnavailable");
+        api.check([("the hook panics", post("k", "{}"), "500 AnswerUnavailable")]).await;
         assert_eq!((site.item("k").await, site.runs.count()), (stored, 1));
-        let repeat = fine.send(post("k", "{}")).await;
-        assert!(is_replay(&repeat) && repeat.body() == first.body());
+        fine.check([("repeat", post("k", "{}"), "201 replay")]).await;
     }
 }
 
@@ -271,8 +279,7 @@ async fn a_step_whose_conversion_panics_never_runs_again() {
     let layer = store.idempotency().http("payments").layer().unwrap();
     let router = Router::new().route("/payments", on_post(handler).route_layer(layer));
     for _ in 0..3 {
-        let request = post("k", "{}").map(axum::body::Body::from);
-        assert_eq!(router.clone().oneshot(request).await.unwrap().status(), 500);
+        assert_eq!(through(&router, post("k", "{}")).await.status(), 500);
     }
     assert_eq!(effects.count(), 1);
 }
@@ -291,10 +298,8 @@ async fn a_response_is_stored_though_the_destructor_of_its_future_panics() {
     let layer = store.idempotency().http("payments").layer().unwrap();
     let service = tower::Layer::layer(&layer, handler);
     for is_repeat in [false, true] {
-        let request = post("k", "{}").map(axum::body::Body::from);
-        let answer = service.clone().oneshot(request).await.unwrap();
-        let is_marked = answer.headers().contains_key("idempotency-replayed");
-        assert_eq!((answer.status(), is_marked), (StatusCode::CREATED, is_repeat));
+        let answer = through(&service, post("k", "{}")).await;
+        assert_eq!((answer.status(), is_replay(&answer)), (StatusCode::CREATED, is_repeat));
     }
     assert_eq!(runs.count(), 1);
 }
