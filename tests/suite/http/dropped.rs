@@ -11,7 +11,7 @@ use http::{Request, Response};
 use lambda_http::service_fn;
 use tower::{Layer, ServiceExt};
 
-use super::message::post;
+use super::message::{post, through};
 use crate::loss::dropped::{dropped_at, patient};
 use crate::support::effects::count;
 use crate::support::{Runs, Store};
@@ -33,10 +33,8 @@ async fn wherever_a_client_hangs_up_the_handler_runs_once() {
         let service =
             store.idempotency().http("pay").policy(patient).layer().unwrap().layer(handler);
         let send = async || {
-            let sent = service.clone().oneshot(post("k", "{}").map(Body::from)).await.unwrap();
-            let (head, body) = sent.map(Body::new).into_parts();
-            let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-            (head.status.as_u16(), body)
+            let sent = through(&service, post("k", "{}")).await;
+            (sent.status().as_u16(), sent.into_body())
         };
         let (ended, answers) =
             tokio::join!(dropped_at(pauses, send()), join_all((0..3).map(|_| send())));

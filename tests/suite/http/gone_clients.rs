@@ -16,7 +16,7 @@ use futures::{StreamExt, stream};
 use http::Response;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::message::{post, problem};
+use super::message::{post, problem, through};
 use super::site::has_looked;
 use crate::support::effects::count;
 use crate::support::gate::patiently;
@@ -118,11 +118,16 @@ where
 
 /// Sends a request, and hangs up when its handler's body has had so many chunks. Returns how many are
 /// read after that.
-async fn hang_up_after(chunks: u32, layer: &IdempotencyLayer, body: Body, made: &AtomicU32) -> u32 {
-    let body = Arc::new(std::sync::Mutex::new(Some(body)));
+async fn hang_up_after(
+    chunks: u32,
+    layer: &IdempotencyLayer,
+    response: Response<Body>,
+    made: &AtomicU32,
+) -> u32 {
+    let response = Arc::new(std::sync::Mutex::new(Some(response)));
     let handler = service_fn(move |_: Request| {
-        let body = body.lock().unwrap().take().expect("it runs once");
-        std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+        let response = response.lock().unwrap().take().expect("it runs once");
+        std::future::ready(Ok::<_, Infallible>(response))
     });
     let sent = tokio::spawn(layer.layer(handler).oneshot(post("k", "{}").map(Body::from)));
     let reading = async {
@@ -141,9 +146,7 @@ async fn assert_done_without_answer(store: &Store) {
     assert_eq!(store.status("pay#k").await.as_deref(), Some("COMPLETED"));
     let handler = service_fn(async |_: Request| Ok::<_, Infallible>(Response::new(Body::empty())));
     let again = store.idempotency().http("pay").layer().unwrap().layer(handler);
-    let (head, body) = again.oneshot(post("k", "{}").map(Body::from)).await.unwrap().into_parts();
-    let body = axum::body::to_bytes(Body::new(body), usize::MAX).await.unwrap();
-    problem(&Response::from_parts(head, body), 500, "AnswerUnavailable");
+    problem(&through(&again, post("k", "{}")).await, 500, "AnswerUnavailable");
 }
 
 /// As long as its client is there, it gets the whole body, however long.
@@ -152,7 +155,7 @@ async fn without_a_client_no_more_of_a_body_is_read_than_can_be_stored() {
     let store = Store::open_in_real_time().await;
     let layer = short(store.idempotency().http("pay")).layer().unwrap();
     let (body, made) = endless(tokio::task::yield_now);
-    let chunks = hang_up_after(20, &layer, body, &made).await;
+    let chunks = hang_up_after(20, &layer, Response::new(body), &made).await;
     assert!(chunks <= 128, "{chunks}");
     assert_done_without_answer(&store).await;
 }
@@ -162,7 +165,7 @@ async fn without_a_client_a_slow_body_is_read_for_the_length_of_a_lease() {
     let store = Store::open().await;
     let layer = short(store.idempotency().http("pay")).layer().unwrap();
     let (body, made) = endless(|| tokio::time::sleep(Duration::from_secs(20)));
-    let chunks = hang_up_after(1, &layer, body, &made).await;
+    let chunks = hang_up_after(1, &layer, Response::new(body), &made).await;
     assert!(chunks <= 3, "{chunks}");
     assert_done_without_answer(&store).await;
 }
@@ -173,21 +176,7 @@ async fn a_transaction_with_an_endless_response_is_not_written() {
     let layer = short(store.idempotency().http("pay")).transaction_layer().unwrap();
     let (body, made) = endless(|| tokio::time::sleep(Duration::from_secs(20)));
     let transaction = Transaction::new(body).items([count(store.table(), "effect")]);
-    let response = transaction.into_response();
-    let response = Arc::new(std::sync::Mutex::new(Some(response)));
-    let handler = service_fn(move |_: Request| {
-        let response = response.lock().unwrap().take().expect("it runs once");
-        std::future::ready(Ok::<_, Infallible>(response))
-    });
-    let sent = tokio::spawn(layer.layer(handler).oneshot(post("k", "{}").map(Body::from)));
-    let reading = async {
-        while made.load(Ordering::SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    patiently("chunks of a body", reading).await;
-    sent.abort();
-    patiently("the end of the handlers", layer.drain()).await;
+    hang_up_after(1, &layer, transaction.into_response(), &made).await;
     assert_eq!(store.counted("effect").await, 0);
     assert!(store.item("pay#k").await.is_none());
 }

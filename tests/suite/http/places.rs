@@ -13,11 +13,12 @@ use futures::channel::mpsc;
 use http::Response;
 use lambda_http::{RequestExt as _, service_fn};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_util::sync::PollSemaphore;
 use tower::{Layer, Service, ServiceExt};
 
 use super::function::context_of;
-use super::message::{by, is_replay, post, problem};
+use super::message::{by, outcome, post, problem, through, whole};
 use super::site::has_looked;
 use crate::support::gate::patiently;
 use crate::support::{Gate, Link, Runs, Store};
@@ -68,27 +69,27 @@ where
     }
 }
 
-/// A handler that waits at a gate.
-fn held(
-    gate: &Gate,
-) -> impl Service<Request, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
+/// Takes a key elsewhere, with a handler that waits at the gate.
+async fn take_elsewhere(store: &Store, gate: &Gate) -> JoinHandle<Response<Bytes>> {
+    let held = gate.clone();
+    let handler = tower::service_fn(move |_: Request| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            Ok::<_, Infallible>(Response::new(Body::from("paid")))
+        }
+    });
+    let elsewhere = store.idempotency().http("pay").layer().unwrap().layer(handler);
+    let first = tokio::spawn(async move { through(&elsewhere, post("k", "{}")).await });
+    gate.reached().await;
+    first
+}
+
+fn paying() -> impl Service<Request, Response = Response<Body>, Error = Infallible, Future: Send>
 + Clone
 + Send
 + use<> {
-    let gate = gate.clone();
-    tower::service_fn(move |_: Request| {
-        let gate = gate.clone();
-        async move {
-            gate.pass().await;
-            Ok(Response::new(Body::from("paid")))
-        }
-    })
-}
-
-async fn whole(response: Response<impl http_body::Body<Data = Bytes>>) -> Response<Bytes> {
-    let (head, body) = response.into_parts();
-    let body = http_body_util::BodyExt::collect(body).await.ok().expect("a whole body");
-    Response::from_parts(head, body.to_bytes())
+    tower::service_fn(async |_: Request| Ok(Response::new(Body::from("paid"))))
 }
 
 fn waiting(policy: dynamodb_idempotency::Policy) -> dynamodb_idempotency::Policy {
@@ -98,41 +99,40 @@ fn waiting(policy: dynamodb_idempotency::Policy) -> dynamodb_idempotency::Policy
 #[tokio::test]
 async fn who_waits_for_anothers_answer_takes_no_place_below() {
     let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
-    let elsewhere = store.idempotency().http("pay").layer().unwrap().layer(held(&gate));
-    let open = Gate::default();
-    open.open();
     let here = store.over(&link).http("pay").policy(waiting);
-    let here = here.layer().unwrap().layer(Places::new(1, held(&open)));
-    let sent = |key: &str| post(key, "{}").map(Body::from);
-    let first = tokio::spawn(elsewhere.oneshot(sent("k")));
-    gate.reached().await;
-    let repeat = tokio::spawn(here.clone().oneshot(sent("k")));
+    let here = here.layer().unwrap().layer(Places::new(1, paying()));
+    let first = take_elsewhere(&store, &gate).await;
+    let repeat = tokio::spawn({
+        let here = here.clone();
+        async move { through(&here, post("k", "{}")).await }
+    });
     has_looked(&link).await;
-    let other = patiently("another key's answer", here.oneshot(sent("other"))).await.unwrap();
-    assert_eq!(other.status(), 200);
+    let other = patiently("another key's answer", through(&here, post("other", "{}"))).await;
+    assert_eq!(outcome(&other), "200");
     gate.open();
-    assert_eq!(first.await.unwrap().unwrap().status(), 200);
-    assert!(is_replay(&whole(repeat.await.unwrap().unwrap()).await));
+    assert_eq!(outcome(&first.await.unwrap()), "200");
+    assert_eq!(outcome(&repeat.await.unwrap()), "200 replay");
 }
 
 #[tokio::test]
 async fn who_waits_takes_no_place_of_a_function_either() {
     let (store, link, gate) = (Store::open().await, Link::default(), Gate::default());
-    let elsewhere = store.idempotency().http("pay").layer().unwrap().layer(held(&gate));
     let handler = service_fn(async |_: lambda_http::Request| Ok::<_, Infallible>("paid"));
     let here = store.over(&link).http("pay").policy(waiting).wrap(Places::new(1, handler)).unwrap();
-    let sent = |key: &str| post(key, "{}").map(|body| lambda_http::Body::Binary(body.into()));
-    let first = tokio::spawn(elsewhere.oneshot(post("k", "{}").map(Body::from)));
-    gate.reached().await;
-    let repeat = tokio::spawn(here.clone().oneshot(sent("k")));
-    has_looked(&link).await;
-    let other = patiently("another key's answer", here.oneshot(sent("other"))).await.unwrap();
-    assert_eq!(other.into_inner().status(), 200);
-    gate.open();
-    first.await.unwrap().unwrap();
-    assert!(
-        repeat.await.unwrap().unwrap().into_inner().headers().contains_key("idempotency-replayed")
-    );
+    let sent = |key: &str| {
+        let request = post(key, "{}").map(|body| lambda_http::Body::Binary(body.into()));
+        let answering = here.clone().oneshot(request);
+        async { whole(answering.await.unwrap().into_inner()).await }
+    };
+    let first = take_elsewhere(&store, &gate).await;
+    let (repeat, ()) = tokio::join!(sent("k"), async {
+        has_looked(&link).await;
+        let other = patiently("another key's answer", sent("other")).await;
+        assert_eq!(outcome(&other), "200");
+        gate.open();
+    });
+    assert_eq!(outcome(&first.await.unwrap()), "200");
+    assert_eq!(outcome(&repeat), "200 replay");
 }
 
 #[tokio::test]
@@ -186,16 +186,14 @@ fn slow(key: &str) -> (Request, mpsc::UnboundedSender<Result<&'static str, Infal
 
 #[tokio::test]
 async fn a_request_that_is_still_arriving_takes_no_place_below() {
-    let (store, open) = (Store::open().await, Gate::default());
-    open.open();
-    let service =
-        store.idempotency().http("pay").layer().unwrap().layer(Places::new(1, held(&open)));
+    let store = Store::open().await;
+    let service = store.idempotency().http("pay").layer().unwrap().layer(Places::new(1, paying()));
     let (request, rest) = slow("slow");
     let arriving = service.clone().oneshot(request);
     tokio::pin!(arriving);
     assert!(futures::poll!(arriving.as_mut()).is_pending());
-    let other = service.oneshot(post("other", "{}").map(Body::from));
-    assert_eq!(patiently("another key's answer", other).await.unwrap().status(), 200);
+    let other = through(&service, post("other", "{}"));
+    assert_eq!(patiently("another key's answer", other).await.status(), 200);
     rest.unbounded_send(Ok("}")).unwrap();
     drop(rest);
     assert_eq!(patiently("the slow one", arriving).await.unwrap().status(), 200);
@@ -221,10 +219,9 @@ async fn no_handler_starts_once_a_layer_is_drained() {
     let arrived = whole(patiently("the slow one", arriving).await.unwrap()).await;
     problem(&arrived, 503, "ShuttingDown");
     assert_eq!(arrived.headers()["retry-after"], "1");
-    let late = service.clone().oneshot(post("late", "{}").map(Body::from)).await.unwrap();
-    problem(&whole(late).await, 503, "ShuttingDown");
+    problem(&through(&service, post("late", "{}")).await, 503, "ShuttingDown");
     assert_eq!((runs.count(), link.wire.requests().len()), (0, 0));
-    let passing = service.oneshot(by("GET", post("k", "")).map(Body::from)).await.unwrap();
+    let passing = through(&service, by("GET", post("k", ""))).await;
     assert_eq!((passing.status().as_u16(), runs.count()), (200, 1));
 }
 

@@ -21,7 +21,7 @@ use tower::{Service, ServiceExt};
 use super::client;
 use super::event::Kind;
 use super::function::{context_of, context_until};
-use super::message::{assert_same, by, is_replay, post, problem, without};
+use super::message::{assert_same, by, is_replay, keyless, post, problem};
 use super::site::listen;
 use crate::support::gate::patiently;
 use crate::support::{Link, Runs, Store, made_up_time};
@@ -160,7 +160,7 @@ async fn next(body: &mut Body) -> Option<Result<usize, axum::Error>> {
 #[tokio::test]
 async fn a_request_that_passes_through_streams() {
     let optional = |http: Http| http.key_optional();
-    for request in [without(post("k", ""), "idempotency-key"), by("GET", post("k", ""))] {
+    for request in [keyless(""), by("GET", post("k", ""))] {
         in_each_place(async |mut api: Api| {
             api.chunk(5000);
             let response = api.send(optional(api.http()), request.clone()).await;

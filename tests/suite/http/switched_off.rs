@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use dynamodb_idempotency::Execution;
-use dynamodb_idempotency::http::{Http, Tenant, Webhook, tenant};
+use dynamodb_idempotency::http::{Http, Tenant, tenant};
 use http::Request;
 
 use super::event::Kind;
 use super::function::{Function, context_of, context_until};
-use super::message::{by, is_replay, post, problem, with, without};
-use super::site::{Api, Place, Site, everywhere, paid};
+use super::message::{and, by, keyless, post, with};
+use super::site::{Api, Site, everywhere, paid};
 use crate::support::effects::count;
 use crate::support::{Runs, made_up_time};
 
@@ -31,30 +31,27 @@ async fn serve(site: &Site, http: Http) -> Api {
 
 #[tokio::test]
 async fn nothing_is_refused_and_each_twin_runs() {
-    let mut two_keys = post("k", "{}");
-    two_keys.headers_mut().append("idempotency-key", "other".parse().unwrap());
-    let mut two_tenants = with(post("k", "{}"), "x-tenant", "a");
-    two_tenants.headers_mut().append("x-tenant", "b".parse().unwrap());
     let long = "k".repeat(2000);
     let requests = [
         ("a key", post("k", "{}")),
         ("the same key with another payload", post("k", "[]")),
-        ("no key", without(post("k", "{}"), "idempotency-key")),
+        ("no key", keyless("{}")),
         ("an empty key", post("", "{}")),
         ("a long key", post(&long, "{}")),
-        ("two keys", two_keys),
-        ("two tenants", two_tenants),
+        ("two keys", and(post("k", "{}"), "idempotency-key", "other")),
+        ("two tenants", and(with(post("k", "{}"), "x-tenant", "a"), "x-tenant", "b")),
         ("a long tenant", with(post("k", "{}"), "x-tenant", &long)),
         ("a large body", post("k", "x".repeat(5000))),
     ];
     for site in everywhere().await {
         let find = tenant::header("x-tenant");
-        let api = serve(&site, off(&site).tenant(find).max_body_bytes(1000)).await;
+        let by_header = serve(&site, off(&site).tenant(find).max_body_bytes(1000)).await;
+        // No key is looked for in what is no JSON, or has no such member.
+        let by_body = serve(&site, off(&site).json_key("/id")).await;
         for (name, request) in &requests {
-            for _ in 0..2 {
+            for api in [&by_header, &by_header, &by_body] {
                 let before = site.runs.count();
-                let answer = api.send(request.clone()).await;
-                assert_eq!((answer.status().as_u16(), is_replay(&answer)), (201, false), "{name}");
+                api.check([(name, request.clone(), "201")]).await;
                 assert_eq!(site.runs.count(), before + 1, "{name}");
             }
         }
@@ -62,37 +59,15 @@ async fn nothing_is_refused_and_each_twin_runs() {
     }
 }
 
-/// Nothing comes before the signature; after it, nothing is refused.
-#[tokio::test]
-async fn a_webhook_has_to_be_signed_and_may_be_large() {
-    for site in everywhere().await {
-        let inbox = Webhook::signed(|parts, _| parts.headers.contains_key("x-signed"));
-        let api = serve(&site, off(&site).webhook(inbox).max_body_bytes(1000)).await;
-        let large = post("k", format!(r#"{{"id":"{}"}}"#, "x".repeat(5000)));
-        for unsigned in [large.clone(), with(large.clone(), "content-type", "application/grpc")] {
-            problem(&api.send(unsigned).await, 401, "SignatureInvalid");
-        }
-        assert_eq!(site.runs.count(), 0);
-        assert_eq!(api.send(with(large, "x-signed", "yes")).await.status(), 201);
-    }
-}
-
 #[tokio::test]
 async fn neither_an_empty_tenant_nor_the_end_of_the_invocation_refuses_it() {
-    for site in everywhere().await {
-        if site.place != Place::Function {
-            continue;
-        }
-        let Api::Lambda(_, function) =
-            serve(&site, off(&site).tenant(|_| Tenant::Known(String::new()))).await
-        else {
-            panic!("a function");
-        };
-        let over = context_until(made_up_time::now() - std::time::Duration::from_secs(9));
-        for context in [over, context_of(30), lambda_http::Context::default()] {
-            let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
-            assert_eq!(answer["statusCode"], 201, "{answer}");
-        }
+    let site = everywhere().await.next().expect("a function");
+    let http = off(&site).tenant(|_| Tenant::Known(String::new()));
+    let Api::Lambda(_, function) = serve(&site, http).await else { panic!("a function") };
+    let over = context_until(made_up_time::now() - std::time::Duration::from_secs(9));
+    for context in [over, context_of(30), lambda_http::Context::default()] {
+        let answer = function.invoke_in(&Kind::Rest.example(), context).await.unwrap();
+        assert_eq!(answer["statusCode"], 201, "{answer}");
     }
 }
 
@@ -105,7 +80,7 @@ async fn other_methods_pass_through_as_ever() {
             std::future::ready(paid(runs.add()))
         };
         let api = site.serve(off(&site), handler).await;
-        assert_eq!(api.send(by("GET", post("k", ""))).await.status(), 201);
+        api.check([("GET", by("GET", post("k", "")), "201")]).await;
     }
 }
 
@@ -125,10 +100,7 @@ async fn commits_of_requests_without_a_key_are_written() {
             }
         };
         let api = site.serve(off(&site), handler).await;
-        for _ in 0..2 {
-            let answer = api.send(without(post("", "{}"), "idempotency-key")).await;
-            assert_eq!(answer.status(), 201);
-        }
+        api.check([("once", keyless("{}"), "201"), ("twice", keyless("{}"), "201")]).await;
         assert_eq!(site.store.counted(&format!("effect {scope}")).await, 2);
     }
 }
@@ -138,22 +110,15 @@ async fn transactions_of_requests_without_a_key_are_written() {
     use dynamodb_idempotency::Transaction;
     use lambda_http::{Body, Response, service_fn};
 
-    for site in everywhere().await {
-        if site.place != Place::Function {
-            continue;
-        }
-        let table = site.store.table().to_owned();
-        let handler = service_fn(move |_: lambda_http::Request| {
-            let done =
-                Transaction::new(Response::new(Body::Empty)).items([count(&table, "effect")]);
-            std::future::ready(Ok::<_, std::convert::Infallible>(done))
-        });
-        let keyless = without(post("", "{}"), "idempotency-key");
-        for http in [off(&site), off(&site).key_optional()] {
-            let function = Function::new(http.wrap_transaction(handler.clone()).unwrap());
-            let answer = function.invoke(&Kind::HttpApi.event(&keyless)).await;
-            assert_eq!(answer["statusCode"], 200, "{answer}");
-        }
-        assert_eq!(site.store.counted("effect").await, 2);
+    let site = everywhere().await.next().expect("a function");
+    let table = site.store.table().to_owned();
+    let handler = service_fn(move |_: lambda_http::Request| {
+        let done = Transaction::new(Response::new(Body::Empty)).items([count(&table, "effect")]);
+        std::future::ready(Ok::<_, std::convert::Infallible>(done))
+    });
+    for http in [off(&site), off(&site).key_optional()] {
+        let function = Function::new(http.wrap_transaction(handler.clone()).unwrap());
+        Api::Lambda(Kind::HttpApi, function).check([("no key", keyless("{}"), "200")]).await;
     }
+    assert_eq!(site.store.counted("effect").await, 2);
 }

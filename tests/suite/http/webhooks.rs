@@ -15,8 +15,8 @@ use serde_json::Value;
 use sha2::Sha256;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::message::{assert_same, by, is_replay, post, problem, with, without};
-use super::site::{Api, Place, Site, everywhere, paid};
+use super::message::{and, assert_same, by, is_replay, keyless, problem, with, without};
+use super::site::{Api, Place, Site, everywhere};
 use crate::support::{Act, Link, LocalClock, Store, made_up_time, raw};
 
 const SECRET: &str = "whsec_test";
@@ -36,7 +36,7 @@ fn event(id: &str, delivery: u32) -> Request<Bytes> {
     let body = format!(r#"{{"id":"{id}","pending_webhooks":{delivery}}}"#);
     let time = seconds();
     let signature = format!("t={time},v1={}", hex_mac(&format!("{time}.{body}")));
-    with(without(post("", body), "idempotency-key"), "stripe-signature", &signature)
+    with(keyless(body), "stripe-signature", &signature)
 }
 
 /// Signed as another event.
@@ -53,79 +53,86 @@ async fn inbox(site: &Site) -> Api {
     site.paying(stripe(site.http())).await
 }
 
+fn grpc(request: Request<Bytes>) -> Request<Bytes> {
+    with(request, "content-type", "application/grpc")
+}
+
+/// Requests that Stripe has not signed. The three places route every method to the handler.
+fn unsigned() -> impl Iterator<Item = (String, Request<Bytes>, &'static str)> {
+    let without = || without(event("evt_1", 1), "stripe-signature");
+    ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "POST"].into_iter().flat_map(move |method| {
+        [("unsigned", without()), ("forged", forged("evt_1"))].into_iter().flat_map(
+            move |(name, request)| {
+                let request = by(method, request);
+                [
+                    (format!("{name} {method}"), request.clone(), "401 SignatureInvalid"),
+                    (format!("{name} {method}, gRPC"), grpc(request), "401 SignatureInvalid"),
+                ]
+            },
+        )
+    })
+}
+
+/// Nothing is looked up for what the sender has not signed, so nothing of a stored answer is given away.
 #[tokio::test]
-async fn an_event_that_is_delivered_again_gets_the_same_answer() {
+async fn an_event_is_done_once_and_what_its_sender_has_not_signed_is_refused() {
     for site in everywhere().await {
         let api = inbox(&site).await;
         let first = api.send(event("evt_1", 1)).await;
-        assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
-        let again = api.send(event("evt_1", 2)).await;
-        assert!(is_replay(&again));
-        assert_same(&first, &again);
-        assert!(!is_replay(&api.send(event("evt_2", 1)).await));
-        assert_eq!(site.runs.count(), 2);
+        assert_same(&first, &api.send(event("evt_1", 2)).await);
         assert_eq!(site.status("evt_1").await.as_deref(), Some("COMPLETED"));
-    }
-}
-
-/// Nothing is looked up, so nothing of a stored answer is given away.
-#[tokio::test]
-async fn what_the_sender_has_not_signed_is_refused_before_a_replay() {
-    for site in everywhere().await {
-        let api = inbox(&site).await;
-        api.send(event("evt_1", 1)).await;
         site.link.wire.forget();
-        for request in [forged("evt_1"), without(event("evt_1", 1), "stripe-signature")] {
-            problem(&api.send(request).await, 401, "SignatureInvalid");
-        }
+        api.check(unsigned()).await;
+        api.check([("signed gRPC", grpc(event("evt_1", 1)), "415 GrpcUnsupported")]).await;
         assert_eq!(site.link.wire.requests(), [""; 0]);
-        assert_eq!(site.runs.count(), 1);
+        api.check([
+            ("delivered again", event("evt_1", 3), "201 replay"),
+            ("by PUT", by("PUT", event("evt_1", 4)), "201 replay"),
+            ("another event, by PUT", by("PUT", event("evt_2", 1)), "201"),
+            ("delivered again, by DELETE", by("DELETE", event("evt_2", 2)), "201 replay"),
+        ])
+        .await;
+        // It ages by the store's time, which the responses have brought.
+        let old = event("evt_3", 1);
+        site.link.let_pass(400);
+        api.check([("too old", old, "401 SignatureInvalid")]).await;
+        assert_eq!(site.runs.count(), 2);
     }
 }
 
+/// The switch is for idempotency: a signature says who the sender is. The size of a body refuses nothing
+/// then.
 #[tokio::test]
-async fn a_signature_ages_by_the_stores_time() {
+async fn a_signature_is_checked_where_idempotency_is_switched_off() {
     for site in everywhere().await {
-        let api = inbox(&site).await;
-        api.send(event("evt_1", 1)).await;
-        let old = event("evt_2", 1);
-        site.link.let_pass(400);
-        // Its response carries the time.
-        site.link.wire.forget();
-        problem(&api.send(old).await, 401, "SignatureInvalid");
-        assert_eq!(site.runs.count(), 1);
+        let off = site.store.builder(&site.link).disabled().build().unwrap();
+        let api = site.paying(stripe(off.http(site.scope())).max_body_bytes(8)).await;
+        api.check(unsigned()).await;
+        assert_eq!(site.runs.count(), 0);
+        api.check([
+            ("once", event("evt_1", 1), "201"),
+            ("twice", event("evt_1", 1), "201"),
+            ("gRPC", grpc(event("evt_1", 1)), "201"),
+        ])
+        .await;
+        assert_eq!(site.link.wire.requests(), [""; 0]);
     }
 }
 
 #[tokio::test]
 async fn a_signed_request_without_an_event_is_refused() {
     for site in everywhere().await {
-        let optional = site.http().key_optional();
-        for http in [site.http(), optional] {
+        for http in [site.http(), site.http().key_optional()] {
             let http = http.webhook(Webhook::stripe([SECRET]).json_id("/event/id"));
             let api = site.paying(http).await;
-            problem(&api.send(event("evt_1", 1)).await, 400, "KeyMissing");
+            api.check([("another member", event("evt_1", 1), "400 KeyMissing")]).await;
         }
         assert_eq!(site.runs.count(), 0);
     }
 }
 
-#[tokio::test]
-async fn a_delivery_that_fails_is_run_by_the_next() {
-    for site in everywhere().await {
-        let api = site.answering(stripe(site.http()), |run| {
-            if run == 1 {
-                Response::builder().status(503).body(Bytes::new()).expect("one")
-            } else {
-                paid(run)
-            }
-        });
-        let api = api.await;
-        for (status, replayed) in [(503, false), (201, false), (201, true)] {
-            let answer = api.send(event("evt_1", 1)).await;
-            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (status, replayed));
-        }
-    }
+fn responding(status: u16) -> Response<Bytes> {
+    Response::builder().status(status).body(Bytes::new()).expect("a response")
 }
 
 /// The sender takes all of these for failures, and delivers the event again. That holds also for a 404
@@ -133,19 +140,14 @@ async fn a_delivery_that_fails_is_run_by_the_next() {
 #[tokio::test]
 async fn only_a_2xx_is_done_and_any_other_response_leaves_the_event_to_the_next_delivery() {
     for site in everywhere().await {
-        for status in [302, 304, 308, 400, 401, 402, 404, 409, 410, 422, 423, 424, 429, 500] {
-            let before = site.runs.count();
-            let api = site.answering(stripe(site.http()), move |run| {
-                let status = if run == before + 1 { status } else { 204 };
-                Response::builder().status(status).body(Bytes::new()).expect("one")
-            });
-            let api = api.await;
+        for status in [302, 304, 308, 400, 401, 402, 404, 409, 410, 422, 423, 424, 429, 500, 503] {
+            let next = site.runs.count() + 1;
+            let answer = move |run| responding(if run == next { status } else { 204 });
+            let api = site.answering(stripe(site.http()), answer).await;
             let id = format!("evt_{status}");
-            for (expected, replayed) in [(status, false), (204, false), (204, true)] {
-                let answer = api.send(event(&id, 1)).await;
-                assert_eq!((answer.status().as_u16(), is_replay(&answer)), (expected, replayed));
+            for expected in [status.to_string().as_str(), "204", "204 replay"] {
+                api.check([(&id, event(&id, 1), expected)]).await;
             }
-            assert_eq!(site.runs.count(), before + 2, "{status}");
         }
     }
 }
@@ -156,12 +158,8 @@ async fn what_is_done_can_be_chosen_for_a_webhook_too() {
         let final_too = |http: Http| http.store_if(|status| status.is_success() || status == 404);
         let cases = [final_too(stripe(site.http())), stripe(final_too(site.http()))];
         for (id, http) in ["evt_1", "evt_2"].into_iter().zip(cases) {
-            let not_found = |_| Response::builder().status(404).body(Bytes::new()).expect("one");
-            let api = site.answering(http, not_found).await;
-            for replayed in [false, true] {
-                let answer = api.send(event(id, 1)).await;
-                assert_eq!((answer.status().as_u16(), is_replay(&answer)), (404, replayed));
-            }
+            let api = site.answering(http, |_| responding(404)).await;
+            api.check(["404", "404 replay"].map(|expected| (id, event(id, 1), expected))).await;
         }
     }
 }
@@ -173,7 +171,7 @@ fn from_standard(id: &str) -> Request<Bytes> {
     let mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
     let mac = mac.chain_update(format!("{id}.{time}.{body}")).finalize().into_bytes();
     let signature = format!("v1,{}", BASE64.encode(mac));
-    let request = without(post("", body), "idempotency-key");
+    let request = keyless(body);
     let request = with(with(request, "webhook-id", id), "webhook-timestamp", &time);
     with(request, "webhook-signature", &signature)
 }
@@ -207,10 +205,9 @@ async fn a_new_process_whose_clock_is_wrong_judges_a_signature_by_the_stores_tim
                 let (http, new) = starting(&site, Link::default(), off);
                 let api = new.paying(webhook(http)).await;
                 let id = format!("evt_{number}_{off}");
-                let first = api.send(delivery(&id, 1)).await;
-                assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false), "{id}");
+                api.check([(&id, delivery(&id, 1), "201")]).await;
                 assert_eq!(new.link.wire.requests()[..2], ["GetItem", "PutItem"], "{id}");
-                assert!(is_replay(&api.send(delivery(&id, 1)).await), "{id}");
+                api.check([(&id, delivery(&id, 1), "201 replay")]).await;
                 assert_eq!(new.link.wire.count("GetItem"), 1, "{id}: the time is known");
             }
         }
@@ -254,93 +251,33 @@ async fn a_signature_whose_time_cannot_be_judged_is_not_refused() {
     }
 }
 
-#[tokio::test]
-async fn an_event_after_a_byte_order_mark_has_an_id() {
-    for site in everywhere().await {
-        let api = inbox(&site).await;
-        let marked = || {
-            let (time, body) = (seconds(), "\u{feff}{\"id\":\"evt_1\"}");
-            let signature = format!("t={time},v1={}", hex_mac(&format!("{time}.{body}")));
-            with(without(post("", body), "idempotency-key"), "stripe-signature", &signature)
-        };
-        for replayed in [false, true] {
-            assert_eq!(is_replay(&api.send(marked()).await), replayed);
-        }
-        assert_eq!(site.status("evt_1").await.as_deref(), Some("COMPLETED"));
-    }
-}
-
 /// A delivery as GitHub sends it.
 fn from_github(id: &str, body: &str) -> Request<Bytes> {
     let signature = format!("sha256={}", hex_mac(body));
-    let request = without(post("", body.to_owned()), "idempotency-key");
+    let request = keyless(body.to_owned());
     with(with(request, "x-hub-signature-256", &signature), "x-github-delivery", id)
 }
 
+/// GitHub does not sign the header: which of two ids it sent is not known.
 #[tokio::test]
-async fn a_redelivery_of_githubs_is_a_repeat() {
+async fn a_redelivery_of_githubs_is_a_repeat_and_two_ids_are_refused() {
     for site in everywhere().await {
         let api = site.paying(site.http().webhook(Webhook::github([SECRET]))).await;
         let delivery = |id| from_github(id, r#"{"zen":"Keep it logically awesome."}"#);
-        for (id, replayed) in [("a", false), ("a", true), ("b", false)] {
-            assert_eq!(is_replay(&api.send(delivery(id)).await), replayed, "{id}");
-        }
-        let unsigned = without(delivery("a"), "x-hub-signature-256");
-        problem(&api.send(unsigned).await, 401, "SignatureInvalid");
-    }
-}
-
-/// GitHub does not sign the header: which of the two ids it sent is not known.
-#[tokio::test]
-async fn two_ids_are_refused_like_two_keys() {
-    for site in everywhere().await {
-        let api = site.paying(site.http().webhook(Webhook::github([SECRET]))).await;
-        for second in ["a", "b"] {
-            let mut twice = from_github("a", "{}");
-            twice.headers_mut().append("x-github-delivery", second.parse().expect("a value"));
-            problem(&api.send(twice).await, 400, "KeyInvalid");
-        }
-        assert_eq!(site.runs.count(), 0);
-        assert_eq!(site.link.wire.requests(), [""; 0]);
-    }
-}
-
-/// The three places route every method to the handler.
-#[tokio::test]
-async fn a_signature_is_required_whatever_the_method() {
-    for site in everywhere().await {
-        let api = inbox(&site).await;
-        for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "POST"] {
-            let unsigned = without(event("evt_1", 1), "stripe-signature");
-            for request in [unsigned, forged("evt_1")] {
-                problem(&api.send(by(method, request)).await, 401, "SignatureInvalid");
-            }
-        }
-        assert_eq!(site.runs.count(), 0);
-        let first = api.send(by("PUT", event("evt_1", 1))).await;
-        assert_eq!((first.status().as_u16(), is_replay(&first)), (201, false));
-        for method in ["PUT", "POST", "DELETE"] {
-            assert!(is_replay(&api.send(by(method, event("evt_1", 2))).await), "{method}");
-        }
-        assert_eq!(site.runs.count(), 1);
-    }
-}
-
-#[tokio::test]
-async fn no_content_type_comes_before_the_signature() {
-    for site in everywhere().await {
-        let on = inbox(&site).await;
-        let off = site.paying(stripe(switched_off(&site))).await;
-        let grpc = |request| with(request, "content-type", "application/grpc");
-        for api in [&on, &off] {
-            let unsigned = without(event("evt_1", 1), "stripe-signature");
-            for request in [unsigned, forged("evt_1")] {
-                problem(&api.send(grpc(request)).await, 401, "SignatureInvalid");
-            }
-        }
-        problem(&on.send(grpc(event("evt_1", 1))).await, 415, "GrpcUnsupported");
-        assert_eq!(site.runs.count(), 0);
-        assert_eq!(off.send(grpc(event("evt_1", 1))).await.status(), 201);
+        let and_id = |id| and(delivery("a"), "x-github-delivery", id);
+        api.check([
+            ("two ids", and_id("b"), "400 KeyInvalid"),
+            ("one id twice", and_id("a"), "400 KeyInvalid"),
+        ])
+        .await;
+        assert_eq!((site.runs.count(), site.link.wire.requests().len()), (0, 0));
+        api.check([
+            ("unsigned", without(delivery("a"), "x-hub-signature-256"), "401 SignatureInvalid"),
+            ("first", delivery("a"), "201"),
+            ("again", delivery("a"), "201 replay"),
+            ("another", delivery("b"), "201"),
+        ])
+        .await;
     }
 }
 
@@ -350,9 +287,12 @@ async fn a_fingerprint_chosen_before_the_webhook_counts_too() {
         let body =
             |_: &http::request::Parts, body: &[u8]| Fingerprint::builder().json(body).finish();
         let api = site.paying(stripe(site.http().fingerprint(body))).await;
-        api.send(event("evt_1", 1)).await;
-        assert!(is_replay(&api.send(event("evt_1", 1)).await));
-        problem(&api.send(event("evt_1", 2)).await, 422, "Mismatch");
+        api.check([
+            ("first", event("evt_1", 1), "201"),
+            ("again", event("evt_1", 1), "201 replay"),
+            ("another delivery", event("evt_1", 2), "422 Mismatch"),
+        ])
+        .await;
     }
 }
 
@@ -475,31 +415,13 @@ async fn any_signature_can_be_checked() {
         });
         let sender = sender.header_id(HeaderName::from_static("webhook-id"));
         let api = site.paying(site.http().webhook(sender)).await;
-        let request = with(without(post("", "{}"), "idempotency-key"), "webhook-id", "msg_1");
-        problem(&api.send(request.clone()).await, 401, "SignatureInvalid");
-        let signed = with(request, "x-signature", &hex_mac("{}"));
-        for replayed in [false, true] {
-            assert_eq!(is_replay(&api.send(signed.clone()).await), replayed);
-        }
-    }
-}
-
-fn switched_off(site: &Site) -> Http {
-    let builder = site.store.builder(&site.link).disabled();
-    builder.build().expect("the settings are right").http(site.scope())
-}
-
-/// The switch is for idempotency. A signature says who the sender is.
-#[tokio::test]
-async fn a_signature_is_checked_where_idempotency_is_switched_off() {
-    for site in everywhere().await {
-        // The size of a body refuses nothing then.
-        let api = site.paying(stripe(switched_off(&site)).max_body_bytes(8)).await;
-        problem(&api.send(forged("evt_1")).await, 401, "SignatureInvalid");
-        for _ in 0..2 {
-            let answer = api.send(event("evt_1", 1)).await;
-            assert_eq!((answer.status().as_u16(), is_replay(&answer)), (201, false));
-        }
-        assert_eq!(site.link.wire.requests(), [""; 0]);
+        let request = with(keyless("{}"), "webhook-id", "msg_1");
+        let signed = || with(request.clone(), "x-signature", &hex_mac("{}"));
+        api.check([
+            ("unsigned", request.clone(), "401 SignatureInvalid"),
+            ("signed", signed(), "201"),
+            ("again", signed(), "201 replay"),
+        ])
+        .await;
     }
 }
