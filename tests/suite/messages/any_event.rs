@@ -9,8 +9,8 @@ use lambda_runtime::{Context, Diagnostic, LambdaEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::function::{Ran, context_of, context_until, holding, invoke, invoke_in};
-use crate::support::{Gate, Link, Store, made_up_time, raw};
+use super::function::{Ran, context_of, context_until, invoke, invoke_in};
+use crate::support::{Link, Store, made_up_time, raw};
 
 #[derive(Deserialize)]
 struct Import {
@@ -85,67 +85,53 @@ async fn the_key_can_be_parts_of_the_events_json() {
     assert_eq!(invoke(&service, &json!({"file": "a.csv"})).await["run"], 3);
 }
 
-/// Two numbers that have the same double.
+/// All of an event counts, to the last digit, unless the user says what does.
 #[tokio::test]
-async fn another_event_with_the_same_key_is_a_mismatch_to_the_last_digit() {
+async fn another_event_with_the_same_key_is_a_mismatch() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().event("import", file, import(&ran));
-    let event = |n: &str| format!(r#"{{"file":"a.csv","n":{n}}}"#).parse::<JsonEvent>().unwrap();
-    let call = async |n: &str| {
-        let event = LambdaEvent::new(event(n), context_of(30));
-        tower::ServiceExt::oneshot(service.clone(), event).await
-    };
-    call("12345678901234567890123").await.unwrap();
-    let other = call("12345678901234567890124").await;
-    assert_eq!((kind(other), ran.count()), (ErrorKind::Mismatch, 1));
-    call("12345678901234567890123").await.unwrap();
-}
-
-#[tokio::test]
-async fn what_counts_of_an_event_can_be_chosen() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let service = store.idempotency().event("import", file, import(&ran));
-    let service = service.fingerprint(|event| {
+    let whole = store.idempotency().event("import", file, import(&ran));
+    let chosen = store.idempotency().event("chosen", file, import(&ran));
+    let chosen = chosen.fingerprint(|event| {
         let event: Import = serde_json::from_str(event.get()).unwrap();
         Fingerprint::of(&event.file).unwrap()
     });
-    for sent_at in [1, 2] {
-        let event = json!({"file": "a.csv", "sent_at": sent_at});
-        assert_eq!(invoke(&service, &event).await["run"], 1);
+    // Two numbers that have the same double.
+    for (service, n, expected) in [
+        (&whole, "12345678901234567890123", None),
+        (&whole, "12345678901234567890124", Some(ErrorKind::Mismatch)),
+        (&whole, "12345678901234567890123", None),
+        (&chosen, "1", None),
+        (&chosen, "2", None),
+    ] {
+        let event = format!(r#"{{"file":"a.csv","n":{n}}}"#).parse::<JsonEvent>().unwrap();
+        let event = LambdaEvent::new(event, context_of(30));
+        let result = tower::ServiceExt::oneshot(service.clone(), event).await;
+        assert_eq!(result.err().map(|error| kind(Err::<(), _>(error))), expected, "{n}");
     }
+    assert_eq!(ran.count(), 2);
 }
 
+/// A context made by hand has no deadline: its lease is half a minute, renewed.
 #[tokio::test]
-async fn the_lease_ends_with_the_invocation() {
-    let store = Store::open().await;
-    for seconds in [50, 800] {
-        let gate = Gate::default();
-        let service = store.idempotency().event("import", file, holding(&gate));
-        let context = context_of(seconds);
-        let deadline = i64::try_from(context.deadline).unwrap();
-        let key = seconds.to_string();
-        let event = json!({"file": key});
-        let (answer, ()) = tokio::join!(invoke_in(&service, &event, context), async {
-            gate.reached().await;
-            let lease =
-                raw::number(&store.record(&format!("import#{key}")).await, "lease_expires_at");
-            assert!((lease - deadline - 2_000).abs() <= 3_000, "{lease} {deadline}");
-            gate.open();
-        });
-        answer.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn an_impossible_deadline_counts_as_none() {
-    let an_hour_ago = made_up_time::now() - Duration::from_secs(3_700);
+async fn the_lease_ends_two_seconds_after_the_invocation() {
     let in_1970 = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
-    for impossible in [an_hour_ago, in_1970(0), in_1970(600_000)] {
+    for (name, context, seconds) in [
+        ("50 s", context_of(50), 52),
+        ("800 s", context_of(800), 802),
+        ("over", context_until(made_up_time::now() - Duration::from_secs(3_700)), 30),
+        ("600,000", context_until(in_1970(600_000)), 30),
+        ("by hand", Context::default(), 30),
+    ] {
         let (store, ran) = (Store::open().await, Ran::default());
-        let service = store.idempotency().event("import", file, import(&ran));
-        let event = json!({"file": "a.csv"});
-        let answer = invoke_in(&service, &event, context_until(impossible)).await.unwrap();
-        assert_eq!((&answer["run"], ran.count()), (&json!(1), 1));
+        let noted = ran.clone();
+        let handler = move |_: LambdaEvent<Import>, execution: Execution| {
+            noted.add(execution.lease_remaining().as_secs().to_string());
+            async { Ok::<_, String>(()) }
+        };
+        let service = store.idempotency().event("import", file, handler);
+        invoke_in(&service, &json!({"file": "a"}), context).await.unwrap();
+        let lease: u64 = ran.all()[0].parse().unwrap();
+        assert!(lease.abs_diff(seconds) <= 3, "{name}: {lease}");
     }
 }
 
@@ -188,20 +174,6 @@ async fn the_handlers_error_is_the_invocations_and_attempts_are_counted() {
     }
     let given_up = invoke_in(&service, &event, context_of(30)).await;
     assert_eq!((kind(given_up), ran.count()), (ErrorKind::Failed, 2));
-}
-
-#[tokio::test]
-async fn a_context_made_by_hand_has_a_lease_that_is_renewed() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let noted = ran.clone();
-    let handler = move |_: LambdaEvent<Import>, execution: Execution| {
-        let left = execution.lease_remaining();
-        noted.add(format!("{}", left > Duration::from_secs(20) && left <= Duration::from_secs(33)));
-        async { Ok::<_, String>(()) }
-    };
-    let service = store.idempotency().event("import", file, handler);
-    invoke_in(&service, &json!({"file": "a"}), Context::default()).await.unwrap();
-    assert_eq!(ran.all(), ["true"]);
 }
 
 /// Lambda accepts 6,291,556 bytes: it refuses the first answer, and would refuse each replay.

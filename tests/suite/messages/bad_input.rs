@@ -1,33 +1,83 @@
 //! What cannot be read harms nothing else.
 
 use dynamodb_idempotency::ErrorKind;
+use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
-use dynamodb_idempotency::messages::{BatchError, FailureAction, Message, MessageKey};
-use lambda_runtime::Diagnostic;
+use dynamodb_idempotency::messages::{
+    BatchError, BatchResponse, FailureAction, Message, MessageKey,
+};
+use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde_json::{Value, json};
+use tower::Service;
 
+use super::foreign_json::invoke_text;
 use super::function::{Ran, booking, context_of, failures, invoke, invoke_in, noting};
 use super::queue::{attribute, example, fifo, kinesis_record, message, sqs, without_key};
 use crate::support::{Link, Store};
 
+/// Stands for half a surrogate pair, which no `Value` holds.
+const SURROGATE: &str = "SURROGATE";
+
+async fn invoke_surrogate<S>(service: &S, event: &Value) -> Value
+where
+    S: Service<LambdaEvent<JsonEvent>, Response = BatchResponse, Error = BatchError> + Clone,
+{
+    invoke_text(service, &event.to_string().replace("SURROGATE", r"\ud800")).await
+}
+
 #[tokio::test]
-async fn a_body_that_is_not_json_fails_where_a_member_was_asked_for() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let consumer = store.idempotency().sqs("book").key(MessageKey::json("/id"));
-    let service = consumer.handler(noting(&ran)).unwrap();
-    let batch = sqs([
-        without_key("1", "plain"),
-        without_key("2", r#"{"id": "k"}"#),
-        without_key("3", r#"{"id": {"a": 1}}"#),
-        without_key("4", r#"{"other": 1}"#),
-        without_key("5", r#"{"id": true}"#),
-        without_key("6", ""),
-        without_key("7", r#"{"id": ""}"#),
-        without_key("8", &format!("{}{}", "[".repeat(200), "]".repeat(200))),
-    ]);
-    let expected = ["1", "3", "4", "5", "6", "7", "8"];
-    assert_eq!(failures(&invoke(&service, &batch).await), expected);
-    assert_eq!(ran.all(), [r#"{"id": "k"}"#]);
+async fn a_message_without_the_key_that_was_asked_for_fails_alone() {
+    let with_attribute = |attribute: Value| {
+        let mut message = without_key("", "a");
+        message["messageAttributes"]["Idempotency-Key"] = attribute;
+        message
+    };
+    let by_closure = MessageKey::with(|message: &Message<SqsMessage>| {
+        let body: Value = message.json().expect("the closure panics");
+        body["id"].as_str().map(str::to_owned)
+    });
+    let of = |body: &str| without_key("", body);
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for (name, key, bad, good) in [
+        (
+            "a member",
+            MessageKey::json("/id"),
+            vec![
+                of("plain"),
+                of(r#"{"id": {"a": 1}}"#),
+                of(r#"{"other": 1}"#),
+                of(r#"{"id": true}"#),
+                of(""),
+                of(r#"{"id": ""}"#),
+                of(&deep),
+            ],
+            of(r#"{"id": "k"}"#),
+        ),
+        (
+            "an attribute",
+            MessageKey::attribute("Idempotency-Key"),
+            vec![
+                with_attribute(attribute("")),
+                with_attribute(json!({"binaryValue": "aw==", "dataType": "Binary"})),
+                with_attribute(attribute(&"k".repeat(2048))),
+            ],
+            with_attribute(attribute("k")),
+        ),
+        ("a closure that panics", by_closure, vec![of("not json")], of(r#"{"id":"k"}"#)),
+    ] {
+        let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+        let service = store.over(&link).sqs("book").key(key).handler(noting(&ran)).unwrap();
+        let good_id = "good".to_owned();
+        let ids: Vec<_> = (0..bad.len()).map(|number| number.to_string()).collect();
+        let numbered =
+            bad.into_iter().zip(&ids).chain([(good, &good_id)]).map(|(mut message, id)| {
+                message["messageId"] = id.as_str().into();
+                message
+            });
+        let batch = sqs(numbered);
+        assert_eq!(failures(&invoke(&service, &batch).await), ids, "{name}");
+        assert_eq!((ran.count(), link.wire.requests().len()), (1, 2), "{name}");
+    }
 }
 
 #[tokio::test]
@@ -41,53 +91,40 @@ async fn a_pointer_without_a_slash_is_refused_where_it_is_set() {
     }
 }
 
+/// What a typed event as a whole would fail by, or a record that says that it is another service's.
 #[tokio::test]
-async fn a_key_that_is_none_fails_its_message_alone() {
-    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
-    let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
-    let with = |id: &str, attribute: Value| {
-        let mut message = without_key(id, "a");
-        message["messageAttributes"]["Idempotency-Key"] = attribute;
-        message
-    };
-    let binary = json!({"binaryValue": "aw==", "dataType": "Binary"});
-    let batch = sqs([
-        with("1", attribute("")),
-        with("2", binary),
-        with("3", attribute(&"k".repeat(2048))),
-        with("4", attribute("k")),
-    ]);
-    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2", "3"]);
-    assert_eq!((ran.count(), link.wire.requests().len()), (1, 2));
-}
-
-/// What a typed event as a whole would fail by.
-#[tokio::test]
-async fn a_record_that_cannot_be_read_fails_alone() {
-    let (_store, ran, service) = booking().await;
-    let mut wrong_type = message("1", "k1", "a");
-    wrong_type["body"] = json!(["not", "a", "text"]);
-    let mut wrong_attribute = message("2", "k2", "b");
-    wrong_attribute["messageAttributes"]["other"] = json!({"binaryValue": "not base64"});
-    let batch = sqs([wrong_type, wrong_attribute, message("3", "k3", "c")]);
-    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
-    assert_eq!(ran.all(), ["c"]);
-}
-
-#[tokio::test]
-async fn an_unreadable_record_keeps_its_place_in_the_order() {
-    let (store, ran, service) = booking().await;
-    let mut broken = fifo("a", "1", "a1");
-    broken["body"] = json!(7);
-    let batch = sqs([broken, fifo("a", "2", "a2"), fifo("b", "3", "b1")]);
-    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
+async fn a_record_that_cannot_be_read_fails_alone_and_holds_its_group() {
+    type Break = fn(&mut Value);
+    let breaks: [(&str, Break); 4] = [
+        ("a body that is no text", |message| message["body"] = json!(["not", "a", "text"])),
+        // It is valid JSON, but no text of Rust's.
+        ("half a surrogate pair", |message| message["body"] = SURROGATE.into()),
+        ("an attribute that is no base64", |message| {
+            message["messageAttributes"]["other"] = json!({"binaryValue": "not base64"});
+        }),
+        ("another source", |message| message["eventSource"] = "aws:mq".into()),
+    ];
+    for (name, change) in breaks {
+        let (_store, ran, service) = booking().await;
+        let broken = |mut message: Value| {
+            change(&mut message);
+            message
+        };
+        // A standard queue has no order.
+        let standard = sqs([broken(message("1", "k1", "a")), message("2", "k2", "b")]);
+        assert_eq!(failures(&invoke_surrogate(&service, &standard).await), ["1"], "{name}");
+        let group = sqs([broken(fifo("a", "3", "a1")), fifo("a", "4", "a2"), fifo("b", "5", "b1")]);
+        assert_eq!(failures(&invoke_surrogate(&service, &group).await), ["3", "4"], "{name}");
+        assert_eq!(ran.all(), ["b", "b1"], "{name}");
+    }
+    let (store, ran) = (Store::open().await, Ran::default());
     let stream = store.idempotency().kinesis("stream").handler(noting(&ran)).unwrap();
     let mut broken = kinesis_record("a", 8, "x");
     broken["kinesis"]["data"] = "not base64".into();
     let batch =
         json!({"Records": [kinesis_record("a", 7, "s1"), broken, kinesis_record("a", 9, "s3")]});
     assert_eq!(failures(&invoke(&stream, &batch).await), ["8"]);
-    assert_eq!(ran.all(), ["b1", "s1"]);
+    assert_eq!(ran.all(), ["s1"]);
 }
 
 #[tokio::test]
@@ -109,19 +146,6 @@ async fn what_no_delivery_mends_can_be_acknowledged() {
     // A message without a key is another thing.
     let keyless = without_key("5", "e");
     assert_eq!(failures(&invoke(&service, &sqs([keyless])).await), ["5"]);
-}
-
-#[tokio::test]
-async fn a_closure_that_panics_fails_its_message_alone() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let key = MessageKey::with(|message: &Message<SqsMessage>| {
-        let body: Value = message.json().unwrap();
-        body["id"].as_str().map(str::to_owned)
-    });
-    let service = store.idempotency().sqs("book").key(key).handler(noting(&ran)).unwrap();
-    let batch = sqs([without_key("1", "not json"), without_key("2", r#"{"id":"k"}"#)]);
-    assert_eq!(failures(&invoke(&service, &batch).await), ["1"]);
-    assert_eq!(ran.count(), 1);
 }
 
 /// A panic is a bug in the code and does not mean that the message is malformed.
@@ -168,6 +192,12 @@ async fn an_event_of_another_source_runs_nothing() {
     let sns = idempotency.sns("sns").handler(noting(&ran)).unwrap();
     let eventbridge = idempotency.eventbridge("s").handler(noting(&ran)).unwrap();
     let s3 = idempotency.s3("s").handler(noting(&ran)).unwrap();
+    let sns_of_type = |kind: &str| {
+        let mut event = example!("sns");
+        event["Records"][0]["Sns"]["Type"] = kind.into();
+        event
+    };
+    let record = &example!("sns")["Records"][0];
     let all = [
         ("sqs", example!("sqs")),
         ("kinesis", example!("kinesis")),
@@ -180,6 +210,20 @@ async fn an_event_of_another_source_runs_nothing() {
         ("no records", json!({"Records": null})),
         ("other records", json!({"Records": {"a": 1}, "records": [1]})),
         ("nothing", Value::Null),
+        // What SNS asks a function is no notification.
+        ("a subscription", sns_of_type("SubscriptionConfirmation")),
+        ("the end of one", sns_of_type("UnsubscribeConfirmation")),
+        ("no type", sns_of_type("")),
+        // serde also reads a struct from a list.
+        ("a list", json!(["aws:kafka", "arn:aws:kafka:x", "b:1", {"orders-0": []}])),
+        ("a list of records", json!([[record]])),
+        (
+            "a record that is a list",
+            json!({"Records": [[
+                record["EventVersion"], record["EventSubscriptionArn"], record["EventSource"],
+                record["Sns"],
+            ]]}),
+        ),
     ];
     for (name, event) in all {
         let context = || context_of(30);
@@ -199,15 +243,4 @@ async fn an_event_of_another_source_runs_nothing() {
     }
     // Each has run its own two, or one, and nothing else was sent.
     assert_eq!((ran.count(), link.wire.requests().len()), (10, 20));
-}
-
-/// Its own names are there, but it says that it is another service's.
-#[tokio::test]
-async fn a_record_that_names_another_source_is_not_run() {
-    let (_store, ran, service) = booking().await;
-    let mut other = message("1", "k", "a");
-    other["eventSource"] = "aws:mq".into();
-    let answer = invoke(&service, &sqs([other, message("2", "l", "b")])).await;
-    assert_eq!(failures(&answer), ["1"]);
-    assert_eq!(ran.all(), ["b"]);
 }

@@ -13,24 +13,17 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
 
-use super::function::{Ran, booking, context_of, failures, invoke, noting};
-use super::queue::{example, fifo, kafka_record, kinesis_record, message, sqs, without_key};
+use super::function::{Ran, context_of, failures, invoke, noting};
+use super::queue::{example, fifo, kafka_record, kinesis_record, sqs, without_key};
 use crate::support::{Store, raw};
 
 /// Invokes a function with an event that no `Value` holds.
-async fn invoke_text<S>(service: &S, event: &str) -> Value
+pub(crate) async fn invoke_text<S>(service: &S, event: &str) -> Value
 where
     S: Service<LambdaEvent<JsonEvent>, Response: Serialize, Error: std::fmt::Debug> + Clone,
 {
     let event = LambdaEvent::new(event.parse().unwrap(), context_of(30));
     serde_json::to_value(service.clone().oneshot(event).await.unwrap()).unwrap()
-}
-
-/// A message whose body is cut out of `rest`, which begins with the body's JSON.
-fn with_body(message: &Value, body: &str) -> String {
-    let mut message = message.clone();
-    message["body"] = "BODY".into();
-    message.to_string().replace("\"BODY\"", body)
 }
 
 fn nested(levels: usize) -> String {
@@ -212,17 +205,6 @@ async fn a_kafka_header_is_a_key_however_its_bytes_are_counted() {
     assert_eq!(raw::status(&store.record("book#é").await), "COMPLETED");
 }
 
-#[tokio::test]
-async fn a_fifo_record_that_cannot_be_decoded_keeps_its_group() {
-    let (_store, ran, service) = booking().await;
-    // Valid JSON, but no text of Rust's.
-    let broken = with_body(&fifo("a", "1", ""), r#""\ud800""#);
-    let rest = [fifo("a", "2", "a2"), fifo("b", "3", "b1")].map(|message| message.to_string());
-    let event = format!("{{\"Records\":[{broken},{}]}}", rest.join(","));
-    assert_eq!(failures(&invoke_text(&service, &event).await), ["1", "2"]);
-    assert_eq!(ran.all(), ["b1"]);
-}
-
 /// Whatever comes after it may be of its group.
 #[tokio::test]
 async fn nothing_overtakes_a_record_whose_group_cannot_be_read() {
@@ -263,14 +245,4 @@ async fn nothing_overtakes_a_record_whose_group_cannot_be_read() {
     let mut ran = ran.all();
     ran.sort();
     assert_eq!(ran, ["a1", "b1", "s1", "t1", "t4"]);
-}
-
-/// A standard queue has no order, so an unreadable record holds nothing.
-#[tokio::test]
-async fn a_record_that_cannot_be_decoded_holds_nothing_in_a_standard_queue() {
-    let (_store, ran, service) = booking().await;
-    let broken = with_body(&message("1", "k1", ""), r#""\ud800""#);
-    let event = format!("{{\"Records\":[{broken},{}]}}", message("2", "k2", "b"));
-    assert_eq!(failures(&invoke_text(&service, &event).await), ["1"]);
-    assert_eq!(ran.all(), ["b"]);
 }

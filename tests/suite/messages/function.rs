@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::event::JsonEvent;
@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tower::{Service, ServiceExt};
 
+pub(crate) use crate::http::function::{context_of, context_until};
 use crate::support::gate::{Gate, patiently};
 use crate::support::{Store, made_up_time};
 
@@ -39,21 +40,8 @@ where
     Ok(serde_json::to_value(answer).expect("an answer is JSON"))
 }
 
-/// The context of an invocation whose time is over in so many seconds.
-pub(crate) fn context_of(seconds: u64) -> Context {
-    context_in(Duration::from_secs(seconds))
-}
-
 pub(crate) fn context_in(left: Duration) -> Context {
     context_until(made_up_time::now() + left)
-}
-
-/// The context of an invocation whose time is over then.
-pub(crate) fn context_until(deadline: SystemTime) -> Context {
-    let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let mut context = Context::default();
-    context.deadline = deadline.as_millis().try_into().expect("it fits");
-    context
 }
 
 /// The payloads that a handler ran for, in order; a clone is the same list.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use dynamodb_idempotency::Execution;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{FailureAction, Message};
 use dynamodb_idempotency::policy::{Completed, Failure, InProgress, Outage, Takeover, Unconfirmed};
+use dynamodb_idempotency::{Execution, Fingerprint};
 use lambda_runtime::Diagnostic;
 
 use super::function::{Ran, context_of, failures, holding, invoke, invoke_in, noting};
@@ -20,13 +20,22 @@ async fn attempts_are_counted_across_deliveries_and_then_given_up() {
         [(FailureAction::Report, vec!["1", "2"]), (FailureAction::Acknowledge, vec![])]
     {
         let (store, ran) = (Store::open().await, Ran::default());
+        let (note, seen) = (noting(&ran), Ran::default());
+        let attempts = seen.clone();
+        let handler = move |message: Message<SqsMessage>, execution: Execution| {
+            attempts.add(execution.attempt().to_string());
+            note(message, execution)
+        };
         let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
-        let service = consumer.on_exhausted(disposal).handler(noting(&ran)).unwrap();
+        let service = consumer.on_exhausted(disposal).handler(handler).unwrap();
         let batch = sqs([fifo("g", "1", "fail"), fifo("g", "2", "b")]);
         for _ in 0..3 {
             assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
         }
-        assert_eq!(ran.all(), ["fail"; 3]);
+        assert_eq!(
+            (ran.all(), seen.all()),
+            (vec!["fail".into(); 3], ["1", "2", "3"].map(Into::into).into())
+        );
         assert_eq!(failures(&invoke(&service, &batch).await), last);
         let record = store.record("book#1").await;
         assert_eq!((raw::status(&record), raw::number(&record, "attempt")), ("FAILED", 3));
@@ -34,24 +43,6 @@ async fn attempts_are_counted_across_deliveries_and_then_given_up() {
         let expected = if disposal == FailureAction::Acknowledge { 4 } else { 3 };
         assert_eq!(ran.count(), expected);
     }
-}
-
-#[tokio::test]
-async fn the_handler_sees_the_attempt() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let noted = ran.clone();
-    let retain = Failure::Retain { max_attempts: 5 };
-    let consumer = store.idempotency().sqs("book").policy(|policy| policy.failure(retain));
-    let service = consumer
-        .handler(move |_: Message<SqsMessage>, execution: Execution| {
-            noted.add(execution.attempt().to_string());
-            async { Err("declined") }
-        })
-        .unwrap();
-    for _ in 0..2 {
-        invoke(&service, &sqs([message("1", "k", "a")])).await;
-    }
-    assert_eq!(ran.all(), ["1", "2"]);
 }
 
 #[tokio::test]
@@ -83,24 +74,13 @@ async fn a_message_of_a_dead_owner_is_taken_over_or_left_alone() {
         [(Takeover::Execute, vec![], 1), (Takeover::Reject, vec!["1"], 0)]
     {
         let (store, ran) = (Store::open().await, Ran::default());
-        // Abandoned by a call with the same body.
-        let body = "a";
-        let hang = store
-            .idempotency()
-            .sqs("book")
-            .handler(|_: Message<SqsMessage>, _| std::future::pending::<Result<(), String>>())
-            .unwrap();
-        let batch = sqs([message("1", "k", body)]);
-        let cut = super::function::context_in(Duration::from_secs(1));
-        let answer = super::function::invoke_in(&hang, &batch, cut).await.unwrap();
-        assert_eq!(failures(&answer), ["1"]);
-        let later = store.over(&Link::later(60));
-        let consumer = later.sqs("book").policy(|policy| policy.takeover(takeover));
+        store.put(raw::abandoned("book#k")).await;
+        let consumer = store.idempotency().sqs("book").policy(|policy| policy.takeover(takeover));
+        let consumer = consumer.fingerprint(|_| Fingerprint::builder().finish());
         let service = consumer.handler(noting(&ran)).unwrap();
-        let context = super::function::context_of(120);
-        let answer = super::function::invoke_in(&service, &batch, context).await.unwrap();
-        assert_eq!(failures(&answer), failed);
-        assert_eq!(ran.count(), runs);
+        let answer = invoke(&service, &sqs([message("1", "k", "a")])).await;
+        assert_eq!(failures(&answer), failed, "{takeover:?}");
+        assert_eq!(ran.count(), runs, "{takeover:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::function::{Handled, Ran, booking, failures, holding, invoke, noting};
 use super::queue::{message, sqs};
-use crate::support::{Act, Gate, Link, Store, raw};
+use crate::support::{Gate, Link, Store, raw};
 
 #[tokio::test]
 async fn exactly_those_that_failed_are_reported() {
@@ -35,23 +35,27 @@ async fn exactly_those_that_failed_are_reported() {
 }
 
 #[tokio::test]
-async fn a_redelivered_message_is_acknowledged_without_running() {
+async fn a_message_runs_until_it_is_done_and_then_never_again() {
     let (_store, ran, service) = booking().await;
-    for id in ["1", "1", "another id of what the producer sent twice"] {
-        let answer = invoke(&service, &sqs([message(id, "k", "a")])).await;
-        assert_eq!(answer, json!({"batchItemFailures": []}));
+    for (name, batch, failed, runs) in [
+        ("no message", vec![], &[][..], 0),
+        ("a message", vec![message("1", "k", "a")], &[], 1),
+        ("delivered again", vec![message("1", "k", "a")], &[], 1),
+        ("sent twice", vec![message("another id", "k", "a")], &[], 1),
+        ("one that fails", vec![message("2", "l", "fail")], &["2"], 2),
+        ("delivered again", vec![message("2", "l", "fail")], &["2"], 3),
+        (
+            "two payloads with one key",
+            vec![message("3", "m", "a"), message("4", "m", "b")],
+            &["4"],
+            4,
+        ),
+    ] {
+        let answer = invoke(&service, &sqs(batch)).await;
+        let items = failed.iter().map(|id| json!({"itemIdentifier": id}));
+        let expected = json!({"batchItemFailures": items.collect::<Vec<_>>()});
+        assert_eq!((answer, ran.count()), (expected, runs), "{name}");
     }
-    assert_eq!(ran.all(), ["a"]);
-}
-
-#[tokio::test]
-async fn a_failed_message_runs_again_when_it_is_redelivered() {
-    let (_store, ran, service) = booking().await;
-    for _ in 0..2 {
-        let answer = invoke(&service, &sqs([message("1", "k", "fail")])).await;
-        assert_eq!(failures(&answer), ["1"]);
-    }
-    assert_eq!(ran.count(), 2);
 }
 
 #[tokio::test]
@@ -87,14 +91,6 @@ async fn duplicates_in_one_batch_run_once_and_count_the_same() {
 }
 
 #[tokio::test]
-async fn one_key_with_two_payloads_in_one_batch_is_a_mismatch_of_the_second() {
-    let (_store, ran, service) = booking().await;
-    let batch = sqs([message("1", "k", "a"), message("2", "k", "b")]);
-    assert_eq!(failures(&invoke(&service, &batch).await), ["2"]);
-    assert_eq!(ran.all(), ["a"]);
-}
-
-#[tokio::test]
 async fn no_more_than_the_limit_are_in_flight() {
     let store = Arc::new(Store::open().await);
     let (gate, ran) = (Gate::default(), Ran::default());
@@ -119,26 +115,6 @@ async fn no_more_than_the_limit_are_in_flight() {
         gate.open();
     });
     assert_eq!((failures(&answer), ran.count()), (vec![], 7));
-}
-
-/// Each outcome is unknown, or the handler did not run: all messages are redelivered.
-#[tokio::test]
-async fn a_store_that_is_out_of_reach_fails_what_it_had_to_tell() {
-    let (store, link, ran) = (Store::open().await, Link::without_retries(), Ran::default());
-    let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
-    link.wire.down(Act::LoseRequest);
-    let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
-    assert_eq!(failures(&invoke(&service, &batch).await), ["1", "2"]);
-    assert_eq!(ran.count(), 0);
-    link.wire.up();
-    assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
-    assert_eq!(ran.count(), 2);
-}
-
-#[tokio::test]
-async fn an_empty_batch_is_a_success() {
-    let (_store, _ran, service) = booking().await;
-    assert_eq!(invoke(&service, &sqs([])).await, json!({"batchItemFailures": []}));
 }
 
 /// A mapping without `ReportBatchItemFailures` takes every answer for success.

@@ -4,7 +4,7 @@ use dynamodb_idempotency::event::JsonEvent;
 use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::messages::{Message, MessageKey};
 use dynamodb_idempotency::policy::Outage;
-use dynamodb_idempotency::{ErrorKind, Execution, Fingerprint, Idempotency, Policy, RunError};
+use dynamodb_idempotency::{Execution, Idempotency, Policy, RunError};
 use lambda_runtime::{LambdaEvent, Service};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -112,22 +112,5 @@ async fn a_message_whose_steps_cannot_be_read_is_reported_by_every_source() {
         assert_eq!(failures(&invoke(&service, &sqs([message("1", "k-1", "a")])).await), [""; 0]);
         assert_eq!(ran.all(), ["step", "rest", "rest"], "{why}");
         assert_eq!(raw::status(&store.record("book#k-1").await), "COMPLETED");
-    }
-}
-
-/// As a consumer outside of Lambda asks: whether its offset may be committed.
-#[tokio::test]
-async fn a_call_that_cannot_read_the_steps_gets_a_retryable_error() {
-    for number in 0..3 {
-        let (store, ran) = (Store::open().await, Ran::default());
-        let (why, writer, reader) = writers_and_readers(&store).into_iter().nth(number).unwrap();
-        let record = half_done(&store, &writer, &ran).await;
-        let operation = reader.operation("book").key("k-1");
-        let operation = operation.fingerprint(Fingerprint::builder().json(b"a").finish());
-        let result = operation.run(async |_| -> Result<(), String> { panic!("it runs") }).await;
-        let Err(RunError::Idempotency(error)) = result else { panic!("{result:?}") };
-        assert_eq!(error.kind(), ErrorKind::StepsUnreadable, "{why}");
-        assert!(error.is_retryable() && !error.is_outcome_unknown(), "{why}");
-        assert_eq!(store.record("book#k-1").await, record, "{why}");
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use dynamodb_idempotency::messages::Order;
+use dynamodb_idempotency::messages::events::dynamodb::EventRecord;
+use dynamodb_idempotency::messages::{Message, Order};
 use serde_json::{Value, json};
 
 use super::function::{Ran, failures, invoke, noting};
 use super::queue::{example, kinesis_record};
-use crate::support::{Store, raw};
+use crate::support::Store;
 
 fn stream(records: impl IntoIterator<Item = Value>) -> Value {
     json!({"Records": records.into_iter().collect::<Vec<_>>()})
@@ -52,45 +53,15 @@ async fn by_partition_key_others_go_on_and_the_lowest_failure_is_reported() {
 }
 
 #[tokio::test]
-async fn the_documented_records_run_once_under_their_brokers_ids() {
-    let (store, ran) = (Store::open().await, Ran::default());
-    let kinesis = store.idempotency().kinesis("k").handler(noting(&ran)).unwrap();
-    let dynamodb = store.idempotency().dynamodb_streams("d").handler(noting(&ran)).unwrap();
-    for _ in 0..2 {
-        assert_eq!(failures(&invoke(&kinesis, &example!("kinesis")).await), [""; 0]);
-        assert_eq!(failures(&invoke(&dynamodb, &example!("dynamodb")).await), [""; 0]);
-    }
-    let ran = ran.all();
-    assert_eq!(ran[..2], ["Hello, this is a test.", "This is only a test."]);
-    assert_eq!(ran.len(), 4);
-    for pk in [
-        "k#arn:aws:kinesis:us-east-2:123456789012:stream/lambda-stream/shardId-000000000006:\
-         49590338271490256608559692538361571095921575989136588898",
-        "d#arn:aws:dynamodb:us-east-1:123456789012:table/ExampleTableWithStream/stream/\
-         2015-06-27T00:48:05.899/4421584500000000017450439092",
-    ] {
-        assert_eq!(raw::status(&store.record(pk).await), "COMPLETED");
-    }
-}
-
-#[tokio::test]
 async fn dynamodb_runs_in_order_and_reports_the_first_failure() {
     let (store, ran) = (Store::open().await, Ran::default());
     let noted = ran.clone();
-    let service = store
-        .idempotency()
-        .dynamodb_streams("book")
-        .handler(
-            move |message: dynamodb_idempotency::messages::Message<
-                dynamodb_idempotency::messages::events::dynamodb::EventRecord,
-            >,
-                  _| {
-                let name = message.record().event_name.clone();
-                noted.add(&name);
-                async move { if name == "INSERT" { Err("declined") } else { Ok(()) } }
-            },
-        )
-        .unwrap();
+    let handler = move |message: Message<EventRecord>, _| {
+        let name = message.record().event_name.clone();
+        noted.add(&name);
+        async move { if name == "INSERT" { Err("declined") } else { Ok(()) } }
+    };
+    let service = store.idempotency().dynamodb_streams("book").handler(handler).unwrap();
     let answer = invoke(&service, &example!("dynamodb")).await;
     assert_eq!(failures(&answer), ["4421584500000000017450439091"]);
     assert_eq!(ran.all(), ["INSERT"]);
@@ -100,12 +71,8 @@ async fn dynamodb_runs_in_order_and_reports_the_first_failure() {
 #[tokio::test]
 async fn by_key_the_changes_of_an_item_stay_in_order() {
     let (store, ran) = (Store::open().await, Ran::default());
-    let service = store
-        .idempotency()
-        .dynamodb_streams("book")
-        .order(Order::Key)
-        .handler(noting(&ran))
-        .unwrap();
+    let consumer = store.idempotency().dynamodb_streams("book").order(Order::Key);
+    let service = consumer.handler(noting(&ran)).unwrap();
     let mut batch = example!("dynamodb");
     // Unreadable, and so failed; its number and its item can still be seen.
     batch["Records"][0]["dynamodb"]["SizeBytes"] = "twenty".into();

@@ -8,8 +8,8 @@ use dynamodb_idempotency::messages::events::sqs::SqsMessage;
 use dynamodb_idempotency::policy::Failure;
 
 use super::function::{
-    Handled, Ran, booking, context_in, context_of, context_until, failures, holding, invoke,
-    invoke_in, noting,
+    Handled, Ran, context_in, context_of, context_until, failures, holding, invoke, invoke_in,
+    noting,
 };
 use super::queue::{fifo, message, sqs};
 use crate::support::panicking::PanicsWhenDropped;
@@ -100,40 +100,27 @@ async fn a_handler_that_is_cut_off_and_whose_destructor_panics_loses_no_other_me
     assert_eq!((failures(&answer), ran.all()), (vec!["1".into()], vec!["b".into()]));
 }
 
-#[tokio::test]
-async fn an_invocation_whose_time_is_over_runs_nothing_and_loses_nothing() {
-    let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
-    let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
-    let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
-    for seconds in [1, 3_500] {
-        let context = context_until(made_up_time::now() - Duration::from_secs(seconds));
-        let answer = invoke_in(&service, &batch, context).await.unwrap();
-        assert_eq!(failures(&answer), ["1", "2"]);
-        assert_eq!((ran.count(), link.wire.requests().len()), (0, 0));
-    }
-}
-
 /// A context made by hand has a deadline of 0, and `cargo lambda watch` sends 600,000.
 #[tokio::test]
-async fn an_impossible_deadline_counts_as_none() {
-    for impossible in [0, 600_000] {
-        let (_store, ran, service) = booking().await;
+async fn an_invocation_whose_time_is_over_runs_nothing_and_an_impossible_deadline_is_none() {
+    let ago = |seconds| made_up_time::now() - Duration::from_secs(seconds);
+    let in_1970 = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+    for (name, deadline, failed) in [
+        ("a second ago", ago(1), &["1", "2"][..]),
+        ("almost an hour ago", ago(3_500), &["1", "2"]),
+        ("more than an hour ago", ago(3_700), &[]),
+        ("0", in_1970(0), &[]),
+        ("600,000", in_1970(600_000), &[]),
+    ] {
+        let (store, link, ran) = (Store::open().await, Link::default(), Ran::default());
+        let service = store.over(&link).sqs("book").handler(noting(&ran)).unwrap();
         let batch = sqs([message("1", "k", "a"), message("2", "l", "b")]);
-        let context = context_until(SystemTime::UNIX_EPOCH + Duration::from_millis(impossible));
-        let answer = invoke_in(&service, &batch, context).await.unwrap();
-        assert_eq!((failures(&answer), ran.count()), (vec![], 2));
-        assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
+        let answer = invoke_in(&service, &batch, context_until(deadline)).await.unwrap();
+        assert_eq!(failures(&answer), failed, "{name}");
+        let done = 2 - failed.len();
+        assert_eq!((ran.count(), link.wire.requests().len()), (done, 2 * done), "{name}");
+        assert_eq!(failures(&invoke(&service, &batch).await), [""; 0], "{name}");
     }
-}
-
-#[tokio::test]
-async fn a_deadline_more_than_an_hour_in_the_past_is_ignored() {
-    let (_store, ran, service) = booking().await;
-    let batch = sqs([message("1", "k", "a")]);
-    let context = context_until(made_up_time::now() - Duration::from_secs(3_700));
-    let answer = invoke_in(&service, &batch, context).await.unwrap();
-    assert_eq!((failures(&answer), ran.count()), (vec![], 1));
-    assert_eq!(failures(&invoke(&service, &batch).await), [""; 0]);
 }
 
 /// Its turn came in time, but not its key.
