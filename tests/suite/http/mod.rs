@@ -2,6 +2,8 @@
 //!
 //! - [`everywhere`](site::everywhere) has a test run around a `service_fn` and around an axum `Router`,
 //!   both by way of real Lambda events, and as a layer of a server that listens on a socket.
+//! - [`Api::check`](site::Api::check) sends requests and compares each response's
+//!   [`outcome`](message::outcome), such as `201 replay` or `422 Mismatch`.
 //! - [`Function`](function::Function) takes an event's JSON and gives the answer's.
 //! - [`Kind`](event::Kind) makes events of requests, as each of Lambda's HTTP services does.
 
