@@ -112,8 +112,8 @@ mod tests {
             let rows = parsed(&format!("--weekly --row {row}")).expect("it is right").rows();
             rows.iter().map(|row| (row.callers, row.faults)).collect::<Vec<_>>()
         };
-        assert_eq!(bounds("default"), []);
-        assert_eq!(bounds("steps"), [(2, 3)]);
+        assert_eq!(bounds("transaction"), []);
+        assert_eq!(bounds("default"), [(2, 3)]);
         assert_eq!(bounds("wait"), [(2, 3), (3, 1)]);
     }
 
