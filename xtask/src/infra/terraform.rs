@@ -206,6 +206,8 @@ impl Root {
         command
             .env("AWS_ENDPOINT_URL", &self.endpoint)
             .env("AWS_REGION", "eu-west-1")
+            // The only one that AWS CLI 1 reads.
+            .env("AWS_DEFAULT_REGION", "eu-west-1")
             .env("AWS_ACCESS_KEY_ID", "none")
             .env("AWS_SECRET_ACCESS_KEY", "none")
             .env_remove("AWS_PROFILE")
