@@ -297,7 +297,9 @@ async fn deleted_and_damaged_records_come_back_by_the_commands_of_their_page() {
     let table = account.tables().await;
     let emulator = function(deployment, &table).await;
     let [deleted, damaged] = [pay(&emulator, "order-41").await, pay(&emulator, "order-42").await];
-    assert_eq!((deleted.status, damaged.status), (201, 201));
+    // `copy` takes a table of damaged records alone for that of another program.
+    let whole = pay(&emulator, "order-43").await;
+    assert_eq!((deleted.status, damaged.status, whole.status), (201, 201, 201));
     let [_, restore, _, _] = steps_of_a_restore();
     let time = account.administrator.run("date -u +%Y-%m-%dT%H:%M:%SZ", &[], "");
     let restored = account.restored(&restore, &[("TABLE", &table), ("T", time.trim())]);
@@ -316,6 +318,7 @@ async fn deleted_and_damaged_records_come_back_by_the_commands_of_their_page() {
     account.restore(copy, &tables, "");
     pay(&emulator, "order-41").await.assert_replay_of(&deleted);
     pay(&emulator, "order-42").await.assert_replay_of(&damaged);
+    pay(&emulator, "order-43").await.assert_replay_of(&whole);
 }
 
 /// A record whose owner died two hours ago.
