@@ -15,7 +15,7 @@ use xtask::{command::output, workspace::Workspace};
 const TURN_NANOS: f64 = 150e6;
 
 /// Turns of each side. They alternate, so both meet what else the machine does.
-pub(super) const TURNS: u32 = 15;
+pub(super) const TURNS: u32 = 45;
 
 /// The CPU time of each case.
 pub(super) fn table(workspace: &Workspace, names: &[String]) -> Result<String> {
