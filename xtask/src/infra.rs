@@ -56,11 +56,7 @@ pub(crate) struct Sam {
 
 /// Installs the SAM CLI if it is not there, and translates the template.
 pub(crate) fn sam(workspace: &Workspace) -> Result<Sam> {
-    if let Some(missing) = tools::missing(&[PYTHON]) {
-        bail!("{missing}");
-    }
-    let infra = Infra::of(workspace);
-    fs::create_dir_all(&infra.work)?;
+    let infra = Infra::with_python(workspace)?;
     ensure!(infra.install_python()?, "the SAM CLI could not be installed");
     let emulator = infra.emulator()?;
     let (translated, file) = infra.translate(TEMPLATE)?;
@@ -77,11 +73,7 @@ pub(crate) struct Moto {
 
 /// Installs moto and the AWS CLI if they are not there, and starts moto.
 pub(crate) fn moto(workspace: &Workspace) -> Result<Moto> {
-    if let Some(missing) = tools::missing(&[PYTHON]) {
-        bail!("{missing}");
-    }
-    let infra = Infra::of(workspace);
-    fs::create_dir_all(&infra.work)?;
+    let infra = Infra::with_python(workspace)?;
     ensure!(infra.install_checks()?, "moto could not be installed");
     infra.start_moto()
 }
@@ -118,6 +110,16 @@ impl Infra {
         let work = workspace.target.join("infra");
         let [sam, cdk, terraform] = ["sam", "cdk", "terraform"].map(|tool| infra.join(tool));
         Self { sam, cdk, terraform, work }
+    }
+
+    /// With the folder for its work. Fails if this machine has no Python.
+    fn with_python(workspace: &Workspace) -> Result<Self> {
+        if let Some(missing) = tools::missing(&[PYTHON]) {
+            bail!("{missing}");
+        }
+        let infra = Self::of(workspace);
+        fs::create_dir_all(&infra.work)?;
+        Ok(infra)
     }
 
     fn install_python(&self) -> Result<bool> {

@@ -42,6 +42,13 @@ async fn pay(emulator: &Emulator, key: &str) -> Response {
     Kind::HttpApi.response(&emulator.invoke(&Kind::HttpApi.payment(Some(key), &order)).await)
 }
 
+/// A payment that is made.
+async fn paid(emulator: &Emulator, key: &str) -> Response {
+    let response = pay(emulator, key).await;
+    assert_eq!(response.status, 201, "{response:?}");
+    response
+}
+
 async fn items(deployment: &Deployment, table: &str) -> Vec<Item> {
     let scan = deployment.client().scan().table_name(table).consistent_read(true);
     let items = scan.into_paginator().items().send().collect::<Result<Vec<_>, _>>();
@@ -190,6 +197,23 @@ impl Account {
         self.administrator.run(billing, &[("RESTORED", &restored)], "");
         restored
     }
+
+    /// Runs the commands of a restore to a time. moto restores what the table has now, not what it had at another time.
+    fn restored_to_now(&self, shell: &str, table: &str) -> String {
+        let time = self.administrator.run("date -u +%Y-%m-%dT%H:%M:%SZ", &[], "");
+        self.restored(shell, &[("TABLE", table), ("T", time.trim())])
+    }
+
+    /// Makes a function, which is not run, and its version 1. Returns its name.
+    fn lambda_function(&self) -> String {
+        let name = unique("payments");
+        let create = "role=$(aws iam create-role --role-name $FUNCTION --assume-role-policy-document '{}' \
+              --output text --query Role.Arn)
+            aws lambda create-function --function-name $FUNCTION --role $role --runtime provided.al2023 \
+              --handler bootstrap --zip-file fileb://function.zip --publish";
+        self.administrator.run(create, &[("FUNCTION", &name)], "");
+        name
+    }
 }
 
 /// The commands of *Restore a copy*: to stop the writers, to restore a table, to restore a deleted one, and to set what a
@@ -206,35 +230,24 @@ async fn a_table_goes_back_to_a_time_by_the_commands_of_its_page() {
     let deployment = account.deployment();
     let old = account.tables().await;
     let emulator = function(deployment, &old).await;
-    let before = pay(&emulator, "before").await;
-    assert_eq!(before.status, 201, "{before:?}");
+    let before = paid(&emulator, "before").await;
     // Its owner was at work at the time, and its payment is known.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = i64::try_from(now.expect("after 1970").as_millis()).expect("a time");
-    put(deployment, &old, abandoned("at work", now)).await;
+    put(deployment, &old, abandoned("at work")).await;
 
     let [stop, restore, _, set] = steps_of_a_restore();
-    let function_name = unique("payments");
-    let create = "role=$(aws iam create-role --role-name $FUNCTIONS --assume-role-policy-document '{}' \
-          --output text --query Role.Arn)
-        aws lambda create-function --function-name $FUNCTIONS --role $role --runtime provided.al2023 \
-          --handler bootstrap --zip-file fileb://function.zip";
+    let function_name = account.lambda_function();
     let functions = [("FUNCTIONS", function_name.as_str())];
-    account.administrator.run(create, &functions, "");
     let (is_allowed, denied) = account.as_restorer(&stop, &functions, "");
     assert!(!is_allowed && denied.contains("AccessDenied"), "{denied}");
     account.administrator.run(&stop, &functions, "");
     let concurrency =
         "aws lambda get-function-concurrency --function-name $FUNCTIONS --output text";
     assert_eq!(account.administrator.run(concurrency, &functions, "").trim(), "0");
-    // moto restores what the table has now, not what it had at the time.
-    let time = account.administrator.run("date -u +%Y-%m-%dT%H:%M:%SZ", &[], "");
-    let restored = account.restored(&restore, &[("TABLE", &old), ("T", time.trim())]);
+    let restored = account.restored_to_now(&restore, &old);
 
     // After that time:
-    let later = pay(&emulator, "later").await;
-    let paid = pay(&emulator, "paid").await;
-    assert_eq!((later.status, paid.status), (201, 201));
+    let later = paid(&emulator, "later").await;
+    paid(&emulator, "paid").await;
     drop(emulator);
     // Only the business knows of this one.
     let pk = AttributeValue::S("payments#paid".to_owned());
@@ -263,7 +276,7 @@ async fn a_table_goes_back_to_a_time_by_the_commands_of_its_page() {
     for key in ["paid", "at work"] {
         pay(&emulator, key).await.assert_problem(422);
     }
-    assert_eq!(pay(&emulator, "new").await.status, 201);
+    paid(&emulator, "new").await;
 }
 
 #[tokio::test]
@@ -273,8 +286,7 @@ async fn a_deleted_table_is_restored_by_the_commands_of_its_page() {
     let deployment = account.deployment();
     let old = account.tables().await;
     let emulator = function(deployment, &old).await;
-    let before = pay(&emulator, "before").await;
-    assert_eq!(before.status, 201, "{before:?}");
+    let before = paid(&emulator, "before").await;
     drop(emulator);
     // AWS makes this backup itself when a table with point-in-time recovery is deleted; moto makes none.
     let delete = "aws dynamodb create-backup --table-name $TABLE --backup-name last \
@@ -296,13 +308,12 @@ async fn deleted_and_damaged_records_come_back_by_the_commands_of_their_page() {
     let deployment = account.deployment();
     let table = account.tables().await;
     let emulator = function(deployment, &table).await;
-    let [deleted, damaged] = [pay(&emulator, "order-41").await, pay(&emulator, "order-42").await];
+    let deleted = paid(&emulator, "order-41").await;
+    let damaged = paid(&emulator, "order-42").await;
     // `copy` takes a table of damaged records alone for that of another program.
-    let whole = pay(&emulator, "order-43").await;
-    assert_eq!((deleted.status, damaged.status, whole.status), (201, 201, 201));
+    let whole = paid(&emulator, "order-43").await;
     let [_, restore, _, _] = steps_of_a_restore();
-    let time = account.administrator.run("date -u +%Y-%m-%dT%H:%M:%SZ", &[], "");
-    let restored = account.restored(&restore, &[("TABLE", &table), ("T", time.trim())]);
+    let restored = account.restored_to_now(&restore, &table);
 
     let pk = |key: &str| AttributeValue::S(format!("payments#{key}"));
     let delete = deployment.client().delete_item().table_name(&table).key("pk", pk("order-41"));
@@ -322,7 +333,9 @@ async fn deleted_and_damaged_records_come_back_by_the_commands_of_their_page() {
 }
 
 /// A record whose owner died two hours ago.
-fn abandoned(key: &str, now: i64) -> Item {
+fn abandoned(key: &str) -> Item {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.expect("after 1970").as_millis()).expect("a time");
     let number = |number: i64| AttributeValue::N(number.to_string());
     let text = |text: &str| AttributeValue::S(text.to_owned());
     let item = [
@@ -344,10 +357,8 @@ fn abandoned(key: &str, now: i64) -> Item {
 async fn many_stuck_keys_are_found_and_released_by_the_commands_of_their_page() {
     let deployment = Deployment::load();
     let table = table(&deployment).await;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = i64::try_from(now.expect("after 1970").as_millis()).expect("a time");
     for number in 0..500 {
-        put(&deployment, &table, abandoned(&format!("stuck-{number}"), now)).await;
+        put(&deployment, &table, abandoned(&format!("stuck-{number}"))).await;
     }
     let shell = block(OPERATE, "A key is stuck", "sh");
     let printed = Shell::new(&deployment).run(&shell, &[("IDEMPOTENCY_TABLE", &table)], "");
@@ -364,14 +375,11 @@ async fn many_stuck_keys_are_found_and_released_by_the_commands_of_their_page() 
 #[ignore = "needs an emulator: cargo xtask e2e"]
 async fn a_version_is_rolled_back_by_the_command_of_its_page() {
     let account = Account::open(&Deployment::load()).await;
-    let function = unique("payments");
-    let create = "role=$(aws iam create-role --role-name $FUNCTION --assume-role-policy-document '{}' \
-          --output text --query Role.Arn)
-        aws lambda create-function --function-name $FUNCTION --role $role --runtime provided.al2023 \
-          --handler bootstrap --zip-file fileb://function.zip --publish > /dev/null
-        aws lambda create-alias --function-name $FUNCTION --name live --function-version '$LATEST'";
+    let function = account.lambda_function();
     let variables = [("FUNCTION", function.as_str()), ("OLD", "1")];
-    account.administrator.run(create, &variables, "");
+    let alias = "aws lambda create-alias --function-name $FUNCTION --name live \
+        --function-version '$LATEST'";
+    account.administrator.run(alias, &variables, "");
     account.administrator.run(&block(OPERATE, ROLL_OUT, "sh"), &variables, "");
     let version = "aws lambda get-alias --function-name $FUNCTION --name live --output text \
         --query FunctionVersion";
